@@ -77,19 +77,19 @@ def presume_places(target: Unit, golden: Unit, matches: Matches) -> None:
     matches.rootless.update(
         made[side][tensor] for side in (0, 1) for tensor, support in supports[side].items() if not support
     )
+    results, modules = tuple(map(_results, shown_in)), _modules(target.ops, golden.ops)
     if all(supports):
-        results = tuple(map(_results, shown_in))
         for ours, theirs in _classes(supports, int):
             if len(ours) == len(theirs) == 1 and ours[0] in results[0] and theirs[0] in results[1]:
                 presume(ours[0], theirs[0])
             else:
-                _presume_best(ours, theirs, made, results)
+                _presume_best(ours, theirs, made, results, modules)
     if next(matches.presumed_pairs(), None) is not None:
         for side in (0, 1):
             _mark_partial(shown_in[side], made[side])
     if all(supports):
         for ours, theirs in _classes(supports, int.bit_length):  # not all paths are recorded
-            _presume_best(ours, theirs, made, results)
+            _presume_best(ours, theirs, made, results, modules)
 
 
 def _classes(
@@ -277,10 +277,25 @@ def _mark_partial(shown: _Shown, made: _Made) -> None:
         tensor.is_partial = True
 
 
+def _modules(target: Sequence[Op], golden: Sequence[Op]) -> dict[str, str]:
+    """Return the path of each call of a module whose path both runs have."""
+    calls = [{op.name: op.path for op in ops if op.kind == "module"} for ops in (target, golden)]
+    common = set(calls[0].values()) & set(calls[1].values())
+    return {name: path for of_side in calls for name, path in of_side.items() if path in common}
+
+
 def _presume_best(
-    ours: list[Tensor], theirs: list[Tensor], made: tuple[_Made, ...], results: tuple[_Results, ...]
+    ours: list[Tensor],
+    theirs: list[Tensor],
+    made: tuple[_Made, ...],
+    results: tuple[_Results, ...],
+    modules: dict[str, str],
 ) -> None:
-    """Pair tensors of one class in the order in which they are made, with the largest total score."""
+    """Pair tensors of one class in the order in which they are made, with the largest total score.
+
+    What is shown in two modules that both runs have does not pair.
+    """
+    shown = {tensor: {modules.get(sight.op.parent or "") for sight in tensor.sights} for tensor in (*ours, *theirs)}
     lasts = tuple(_lasts(tensors, of_side) for tensors, of_side in zip((ours, theirs), results, strict=True))
     if max(len(ours), len(theirs)) > _MOST_MEMBERS:
         ours = [tensor for tensor in ours if tensor in lasts[0]]
@@ -290,6 +305,8 @@ def _presume_best(
 
     def score(tensor: Tensor, other: Tensor) -> float:
         one, two = made[0][tensor], made[1][other]
+        if None not in shown[tensor] | shown[other] and shown[tensor].isdisjoint(shown[other]):
+            return 0.0
         kind = 0.0 if one.is_view or two.is_view else min(1.0, relation(one, two))
         are_last = tensor in lasts[0] and other in lasts[1]
         far = distance(tensor.leaf, other.leaf)

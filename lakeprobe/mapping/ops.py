@@ -16,6 +16,15 @@ _Mark = TypeVar("_Mark", bound=Hashable)
 TOLERANCE = 1e-4
 """The largest difference of equal statistics, relative to the tensor's magnitude."""
 
+LEAST_MASK, BEYOND_VALUES = 5000.0, 100.0
+"""An extreme that both runs have is a mask from this size on, if it is this many times as large as the other extreme.
+
+The norm and the mean are the mask's, so the other extreme alone says whether two tensors are one.
+"""
+
+DIGITS_OF_HALF = 2.0**11
+"""A float16 has 11 binary digits, and a bfloat16 8. So few agree by chance."""
+
 _SAME_FAMILY, _PART_OF = 3.0, 1.5
 """The weight of two ops that are of one kind, or where one is a part of the other."""
 
@@ -129,10 +138,13 @@ def same_values(target: Leaf, golden: Leaf) -> bool | None:
         return target.digest == golden.digest
     if target.max is None or golden.max is None or target.min is None or golden.min is None:
         return None
-    magnitude = max(abs(target.max), abs(target.min), abs(golden.max), abs(golden.min))
-    if not magnitude < math.inf:
-        numbers = (target.max, target.min, golden.max, golden.min)
-        magnitude = max((abs(number) for number in numbers if math.isfinite(number)), default=0.0)
+    ours, theirs = (target.max, target.min), (golden.max, golden.min)
+    masks = {one for one, other, opposite in zip(ours, theirs, reversed(ours), strict=True)
+             if one == other and abs(one) >= LEAST_MASK and abs(one) >= BEYOND_VALUES * abs(opposite)}  # fmt: skip
+    numbers = (abs(number) for number in (*ours, *theirs) if math.isfinite(number) and number not in masks)
+    magnitude = max(numbers, default=0.0)
+    if masks and has_few_digits(magnitude):
+        return None
     if not (_close(target.max, golden.max, magnitude) and _close(target.min, golden.min, magnitude)):
         return False
     if target.norm is None or golden.norm is None:
@@ -143,6 +155,11 @@ def same_values(target: Leaf, golden: Leaf) -> bool | None:
     if target.mean is None or golden.mean is None:
         return True
     return _close(target.mean, golden.mean, norm / math.sqrt(max(target.elements, 1)))
+
+
+def has_few_digits(number: float) -> bool:
+    """Return whether a type of 16 bits may hold a positive `number`."""
+    return number > 0 and (math.frexp(number)[0] * DIGITS_OF_HALF).is_integer()
 
 
 def distance(target: Leaf, golden: Leaf) -> float:

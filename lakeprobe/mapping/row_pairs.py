@@ -238,11 +238,8 @@ class _Rows:
         for tensor, partner in tensors:
             if not (is_seen_free[0][tensor.number] and is_seen_free[1][partner.number]):
                 continue
-            free = [leaf for leaf in tensor.sights if not ours[leaf.row]]
-            left = [leaf for leaf in partner.sights if not theirs[leaf.row] and not self.tells_nothing(leaf)]
-            for leaf in free:
-                if self.tells_nothing(leaf):
-                    continue
+            left = self.telling(leaf for leaf in partner.sights if not theirs[leaf.row])
+            for leaf in self.telling(leaf for leaf in tensor.sights if not ours[leaf.row]):
                 fitting = (
                     (other.op.family != leaf.op.family, abs(place - len(left)), place)
                     for place, other in enumerate(left)
@@ -272,6 +269,18 @@ class _Rows:
             for other in others
             if len(others) == len(backwards[other]) == 1
         ]
+
+    def telling(self, sights: Iterable[Leaf]) -> list[Leaf]:
+        """Return the sights of a tensor that tell of its other sights.
+
+        A cast is not recorded. So an op that hands on what it casts may be the only one that gives the tensor.
+        """
+        found = list(sights)
+        told = [leaf for leaf in found if not self.tells_nothing(leaf)]
+        if any(leaf.role == "output" and leaf.op.kind == "api" for leaf in told):
+            return told
+        handed_on = (leaf for leaf in found if leaf.role == "output" and leaf.op.carries and not leaf.op.is_view)
+        return told + [leaf for leaf in handed_on if leaf.op.direction == "forward"]
 
     def tells_nothing(self, leaf: Leaf) -> bool:
         """Return whether this sight of a tensor says nothing about its other sights."""

@@ -14,7 +14,7 @@ from itertools import pairwise
 
 import numpy
 
-from lakeprobe.mapping.ops import TOLERANCE, Leaf, Op, distance
+from lakeprobe.mapping.ops import BEYOND_VALUES, DIGITS_OF_HALF, LEAST_MASK, TOLERANCE, Leaf, Op, distance
 from lakeprobe.mapping.units import OUTPUT, Columns, Numbers, Unit, row_codes
 
 _MOST_CANDIDATES = 32
@@ -362,8 +362,8 @@ def same_values(ours: Columns, our_leaf: Numbers, theirs: Columns, their_leaf: N
     """Compute `ops.same_values` for many pairs of leaves. False if the dumps do not tell."""
     one, other = _numbers_of(ours, our_leaf), _numbers_of(theirs, their_leaf)
     with numpy.errstate(invalid="ignore", over="ignore"):
-        finite = [numpy.where(numpy.isfinite(each), numpy.abs(each), 0.0) for each in (*one[:2], *other[:2])]
-        magnitude = numpy.maximum.reduce(finite)
+        magnitude, is_masked = _magnitudes(one, other)
+        has_few_digits = (magnitude > 0) & (numpy.frexp(magnitude)[0] * DIGITS_OF_HALF % 1 == 0)
         near = _close(one[0], other[0], magnitude) & _close(one[1], other[1], magnitude)
         has_norm = ours.has_norm[our_leaf] & theirs.has_norm[their_leaf]
         norm = numpy.where(numpy.abs(other[3]) > numpy.abs(one[3]), numpy.abs(other[3]), numpy.abs(one[3]))
@@ -371,9 +371,18 @@ def same_values(ours: Columns, our_leaf: Numbers, theirs: Columns, their_leaf: N
         width = numpy.sqrt(numpy.maximum(ours.elements[our_leaf], 1))
         near &= ~has_norm | _close(one[3], other[3], norm)
         near &= ~has_mean | _close(one[2], other[2], norm / width)
-        near &= ours.has_range[our_leaf] & theirs.has_range[their_leaf]
+        near &= ours.has_range[our_leaf] & theirs.has_range[their_leaf] & ~(is_masked & has_few_digits)
     digest, other_digest = ours.digest[our_leaf], theirs.digest[their_leaf]
     return numpy.asarray(numpy.where((digest >= 0) & (other_digest >= 0), digest == other_digest, near))
+
+
+def _magnitudes(one: Sequence[Numbers], other: Sequence[Numbers]) -> tuple[Numbers, Numbers]:
+    """Return the largest of the finite extremes of both sides that are no masks, and whether one is a mask."""
+    ours, theirs = numpy.stack(one[:2]), numpy.stack(other[:2])
+    size = numpy.abs(ours)
+    is_mask = (ours == theirs) & (size >= LEAST_MASK) & (size >= BEYOND_VALUES * size[::-1])
+    sizes = (numpy.where(is_mask | ~numpy.isfinite(side), 0.0, numpy.abs(side)) for side in (ours, theirs))
+    return numpy.maximum(*sizes).max(axis=0, initial=0.0), is_mask.any(axis=0)
 
 
 def _numbers_of(columns: Columns, leaf: Numbers) -> tuple[Numbers, Numbers, Numbers, Numbers]:
@@ -389,11 +398,10 @@ def _close(ours: Numbers, theirs: Numbers, magnitude: Numbers) -> Numbers:
 def _distances(ours: Columns, our_leaf: Numbers, theirs: Columns, their_leaf: Numbers) -> Numbers:
     """Return the relative distances of the statistics of tensors that agree."""
     one, other = _numbers_of(ours, our_leaf), _numbers_of(theirs, their_leaf)
-    magnitudes = numpy.abs(numpy.stack(one[:2]))
-    size = numpy.where(numpy.isfinite(magnitudes), magnitudes, -1.0).max(axis=0, initial=-1.0)
-    scales = (size, size, one[3])
     far = numpy.zeros(len(our_leaf))
     with numpy.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        size, _ = _magnitudes(one, other)
+        scales = (size, size, one[3])
         for mine, another, scale in zip((one[0], one[1], one[3]), (other[0], other[1], other[3]), scales, strict=True):
             share = numpy.abs(mine - another) / scale
             is_known = numpy.isfinite(mine - another) & numpy.isfinite(scale) & (scale > 0)

@@ -21,6 +21,9 @@ _WEIGHT = {OUTPUT: 3.0, PARAMETERS: 2.0, GRADIENT: 3.0}
 _FORWARD = 3.0
 """The weight of a pair of forward calls for the pair of their backward calls."""
 
+_SURE = 3.0
+"""The least evidence for a pair that says where others are: a common result, or several inputs."""
+
 _MOST_SIGHTS = 24
 """The number of sights of a tensor to look at. Some tensors are used everywhere."""
 
@@ -33,20 +36,29 @@ def ops_by_tensors(target: Unit, golden: Unit, matches: Matches) -> Iterator[tup
     partner = numpy.full(len(target.ops), -1, dtype=numpy.int64)
     forward = _forward_calls(target.ops), _forward_calls(golden.ops)
     is_forward = numpy.array([op.direction == "forward" for op in target.ops])[ballots.ours]
-    gap = numpy.abs(ballots.ours / len(target.ops) - ballots.theirs / len(golden.ops))
     for wanted in (True, False):
         few = numpy.flatnonzero(is_forward == wanted)
         ours, theirs = ballots.ours[few], ballots.theirs[few]
         known = numpy.where(forward[0][ours] >= 0, partner[forward[0][ours]], -1)
         score = ballots.score[few] + numpy.where((known >= 0) & (known == forward[1][theirs]), _FORWARD, 0.0)
-        taken: tuple[set[int], set[int]] = (set(), set())
-        order = numpy.lexsort((theirs, ours, gap[few], -score))
-        for mine, other in zip(ours[order].tolist(), theirs[order].tolist(), strict=True):
-            if mine not in taken[0] and other not in taken[1]:
-                taken[0].add(mine)
-                taken[1].add(other)
-                partner[mine] = other
-                yield target.ops[mine], golden.ops[other]
+        taken = numpy.zeros(len(target.ops), dtype=bool), numpy.zeros(len(golden.ops), dtype=bool)
+        for round_ in (score >= _SURE, score < _SURE):  # where sure pairs stand says where others are
+            mine, other, worth = ours[round_], theirs[round_], score[round_]
+            gap = numpy.abs(_expected(mine, partner, target, golden) - other)
+            order = numpy.lexsort((other, mine, gap, -worth))
+            for one, two in zip(mine[order].tolist(), other[order].tolist(), strict=True):
+                if not (taken[0][one] or taken[1][two]):
+                    taken[0][one] = taken[1][two] = True
+                    partner[one] = two
+                    yield target.ops[one], golden.ops[two]
+
+
+def _expected(ours: Numbers, partner: Numbers, target: Unit, golden: Unit) -> Numbers:
+    """Return where the counterparts of target's ops would stand in golden, by those that were found around them."""
+    found = numpy.flatnonzero(partner >= 0)
+    places = numpy.concatenate(([-1], found, [len(target.ops)]))
+    others = numpy.concatenate(([-1], partner[found], [len(golden.ops)]))
+    return numpy.interp(ours, places, others)
 
 
 @dataclass(frozen=True, slots=True)

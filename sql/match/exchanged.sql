@@ -16,13 +16,13 @@ WITH
             AND first.role = if(o.direction = 'forward', 'input', 'output')
             AND o.api IN ('__add__', '__mul__', 'add', 'mul', 'multiply', 'maximum', 'minimum')
             AND NOT is_alike(
-                first.target_norm, first.target_max, first.target_min, first.golden_norm, first.golden_max, first.golden_min
+                first.target_norm, first.target_max, first.target_min, first.golden_norm, first.golden_max, first.golden_min, 1e-3
             )
             AND is_alike(
-                first.target_norm, first.target_max, first.target_min, second.golden_norm, second.golden_max, second.golden_min
+                first.target_norm, first.target_max, first.target_min, second.golden_norm, second.golden_max, second.golden_min, 1e-3
             )
             AND is_alike(
-                second.target_norm, second.target_max, second.target_min, first.golden_norm, first.golden_max, first.golden_min
+                second.target_norm, second.target_max, second.target_min, first.golden_norm, first.golden_max, first.golden_min, 1e-3
             )
             AND first.target_shape = second.golden_shape
             AND second.target_shape = first.golden_shape

@@ -12,10 +12,10 @@
 --   alone.
 -- fused: a linear layer or convolution that one run calls more often takes the same weights altogether: as many, of one norm to
 --   a thousandth. Where a call is missing or added by mistake, some weights are, too.
--- replaced: what follows agrees as much, though each run calls APIs that the other does not, as where attention is one op; or
---   one does, twice at least, and the two call others unequally often; or one computes each head by itself; or calls have each
---   other's weights. Behind an op that is missing, or another one, by mistake results differ. Only what both call equally often
---   is the same call by its name.
+-- replaced: what follows agrees as much, or to a rounding of its type, though each run calls APIs that the other does not, as
+--   where attention is one op; or one does, twice at least, and the two call others unequally often; or one computes each head by
+--   itself; or calls have each other's weights. Behind an op that is missing, or another one, by mistake results differ. Only
+--   what both call equally often is the same call by its name.
 WITH
     target_forms AS (
         SELECT seq, bit_xor(hash(slot, "repeat", shape)) AS form FROM target_leaves WHERE kind = 'tensor' GROUP BY seq
@@ -224,7 +224,7 @@ WITH
     following AS (
         SELECT
             g.norm,
-            is_alike(t.norm, t.max, t.min, g.norm, g.max, g.min) AS agrees
+            is_alike(t.norm, t.max, t.min, g.norm, g.max, g.min, greatest(1e-3, epsilon_of(t.dtype))) AS agrees
         FROM (SELECT min(target_begins) AS target_begins, min(golden_begins) AS golden_begins FROM begins)
         JOIN match_exact ON target_seq > target_begins AND golden_seq > golden_begins
         JOIN target_ops AS o ON o.seq = target_seq

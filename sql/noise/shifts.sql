@@ -1,6 +1,6 @@
 -- shifts: how the norm moves in each matrix product and normalisation, beside others of its kind.
--- grain: one normalisation or softmax, or one matrix product of a kind with at least five members, in 16 bits of any kind, in
---   the forward pass
+-- grain: one normalisation (a module, too, in which no op was recorded) or softmax, or one matrix product of a kind with at least
+--   five members, in 16 bits of any kind, in the forward pass
 -- parameters: the tables noise_ops, noise_leaves, noise_errors, noise_floors and noise_repeat; the variable is_first_step
 -- An error with the same sign in all elements moves a norm by its own size, independent errors by a √n-th of theirs. So
 --   a norm shows a kernel whose error is below the rounding of its elements. Inputs cut to fewer bits shift a product
@@ -30,6 +30,7 @@ WITH
             -- recurrences and attention with its projections are several products, each of which cut inputs make smaller
             NOT regexp_matches(o.api, '(?i)lstm|gru|rnn|multi_?head') AND NOT (l.is_input AND l.is_bounded) AS is_one_product,
             l.is_input,
+            o.op_kind = 'module' AND l.is_input AND l.role = 'input' AS is_taken_by_module,
             l.is_input AND is_addend(o.api, l.slot) AS is_added,
             -- the rows of attention are averages of values, whatever the scores are
             l.is_input
@@ -54,8 +55,7 @@ WITH
             l.shift IS NOT NULL
             AND o.phase = 'forward'
             AND o.is_leaf
-            AND o.op_kind <> 'module'
-            AND (o.rounding = 'matmul' OR is_normalisation)
+            AND (is_normalisation OR (o.rounding = 'matmul' AND o.op_kind <> 'module'))
     ),
     ops AS (
         SELECT
@@ -87,7 +87,8 @@ WITH
             if(is_softmax, 0, 1e-5 / (1e-5 + max_by(golden_norm ** 2 / n, n) FILTER (WHERE is_factor))) AS let_through
         FROM leaves
         GROUP BY number, kind, is_softmax, is_normalisation
-        HAVING count(*) FILTER (WHERE NOT is_input) > 0
+        -- a module that takes more does more than its class says
+        HAVING count(*) FILTER (WHERE NOT is_input) > 0 AND count(*) FILTER (WHERE is_taken_by_module) <= 1
     ),
     kinds AS (
         SELECT

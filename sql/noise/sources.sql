@@ -62,9 +62,12 @@ WITH
             FROM noise_leaves AS l
             JOIN noise_ops AS o USING (number)
             CROSS JOIN matmul_floor
-            WHERE l.is_input AND l.is_float AND (is_normalisation(o.api) OR is_sum(o.api))
+            WHERE l.is_input AND l.is_float AND NOT l.is_masked AND (is_normalisation(o.api) OR is_sum(o.api))
         )
         WHERE magnitude < largest * rounding
+    ),
+    masks AS (
+        SELECT row FROM noise_leaves WHERE is_input AND is_masked AND magnitude = 0 AND target_zeros <> golden_zeros
     ),
     -- a table of few rows: joined first, all rows would look for one of the other sign
     unknown AS MATERIALIZED (
@@ -133,6 +136,8 @@ WITH
                         OR m.number <= integers.number
                         OR m.golden_key IN (FROM given_integers)
                         OR m.magnitude > integers.magnitude
+                -- zeros beside masked elements, of which there are more or fewer
+                WHEN m.is_masked AND m.magnitude = 0 THEN has_same_extremes OR row IN (FROM masks)
                 WHEN is_exact AND getvariable('is_first_step') THEN coalesce(m.upper, 0) > getvariable('outright_factor') * others.most
                 WHEN
                     has_same_extremes

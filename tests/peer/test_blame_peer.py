@@ -153,8 +153,8 @@ def test_value_edges_against_contents(compared: Compared, monkeypatch: pytest.Mo
     with ExitStack() as kept:
         stages: list[Any] = []
 
-        def left_open(connection: Any, *steps: set[int]) -> nullcontext[Any]:
-            stages.append(kept.enter_context(stage_connection(connection, *steps)))
+        def left_open(connection: Any, *steps: set[int], **of: Any) -> nullcontext[Any]:
+            stages.append(kept.enter_context(stage_connection(connection, *steps, **of)))
             return nullcontext(stages[-1])
 
         monkeypatch.setattr("lakeprobe.analysis.blame.stage_connection", left_open)
