@@ -6,6 +6,8 @@ leaves over is searched in the unpaired ops around it that its tensors flow from
 
 from __future__ import annotations
 
+import math
+import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -88,6 +90,9 @@ def pair_rows(
 
 
 _BY_PATH = ("same module path", "paired module")
+
+_FRACTION = re.compile(r"[-+]?(\d+\.\d*|\d*\.?\d+e-\d+)", re.IGNORECASE)
+"""The text of a number that is no integer."""
 
 _WHOLE = 3.0
 """The relation of two ops of one kind, as opposed to one that is a part of the other."""
@@ -514,15 +519,43 @@ class _Rows:
         self.add(first, second, confidence, *why)
 
     def scalars(self, pair: Pair) -> None:
-        """Pair scalars with an equal argument or slot and an equal value."""
+        """Pair scalars with an equal argument or slot and an equal value, or another one in a call that is the same."""
         if relation(pair.target, pair.golden) < _WHOLE:
             return
         slots = {leaf.slot: leaf for leaf in pair.golden.scalars}
         named = {name: leaf for leaf in pair.golden.scalars if (name := _argument(leaf)) is not None}
         for leaf in pair.target.scalars:
             other = named.get(_argument(leaf) or "") or slots.get(leaf.slot)
-            if other is not None and leaf.value is not None and other.value == leaf.value:
+            if other is None or leaf.value is None:
+                continue
+            if other.value == leaf.value:
                 self.add(leaf, other, 0.95, f"same value {leaf.value}", *_op_evidence(pair))
+            elif _are_numbers(leaf, other) and self.is_same_call(pair):
+                self.add(leaf, other, 0.9, "the same argument", *_op_evidence(pair))
+
+    def is_same_call(self, pair: Pair) -> bool:
+        """Return whether a call of one API in the forward pass takes and gives the same tensors in both runs.
+
+        Optimizers divide their factors in different ways among the calls.
+        """
+        one, two = pair.target, pair.golden
+        if one.framework != two.framework or not _are_of_one_api(one, two) or not self.is_in_forward_pass(one):
+            return False
+        return len(one.leaves) == len(two.leaves) and all(self.golden_op.get(leaf.row) is two for leaf in one.leaves)
+
+    def is_in_forward_pass(self, op: Op) -> bool:
+        """Return whether no backward call comes before `op` of the target."""
+        return op.direction == "forward" and op.seq < self.first_backward
+
+    @cached_property
+    def first_backward(self) -> float:
+        """The place of the target's first backward call."""
+        return min((op.seq for op in self.units[0].ops if op.direction != "forward"), default=math.inf)
+
+    @cached_property
+    def golden_op(self) -> dict[int, Op]:
+        """The op of the golden row of each row that was paired before scalars were."""
+        return {row.target.row: row.golden.op for row in self.rows}
 
 
 class _Forms:
@@ -603,6 +636,15 @@ def _are_one_kind(pair: Pair) -> bool:
         return True
     forms = [Counter((leaf.role, leaf.elements, leaf.kind) for leaf in op.leaves) for op in (pair.target, pair.golden)]
     return relation(pair.target, pair.golden) > 0 and forms[0] == forms[1]
+
+
+def _are_of_one_api(one: Op, two: Op) -> bool:
+    return one.kind == two.kind == "api" and one.path == two.path
+
+
+def _are_numbers(leaf: Leaf, other: Leaf) -> bool:
+    """Return whether both scalars are written with a point, as factors and epsilons are, but not sizes or axes."""
+    return all(_FRACTION.fullmatch(each.value or "") for each in (leaf, other))
 
 
 def _hands_on(leaf: Leaf) -> bool:

@@ -147,6 +147,33 @@ WITH
             max(list_aggregate(target_shape, 'product')) FILTER (WHERE golden_row IS NULL)
             > coalesce(max(list_aggregate(target_shape, 'product')) FILTER (WHERE golden_row IS NOT NULL), 0)
     ),
+    alone AS (
+        SELECT
+            p.target_seq,
+            p.target_row,
+            greatest(coalesce(list_product(p.target_shape), 1), 1)::DOUBLE AS n,
+            value_key(t.max, t.min, t.zero_count, n, t.digest) AS key
+        FROM paired AS p
+        JOIN target_leaves AS t ON t.row = p.target_row
+        WHERE
+            getvariable('cross_framework') <> 0
+            AND p.role = 'input'
+            AND p.golden_row IS NULL
+            AND epsilon_of(p.target_dtype) > 0
+    ),
+    -- but what an earlier op made, and was compared there, errs as it does there
+    traced AS (
+        SELECT o.number, first(made.error ORDER BY alone.n DESC, alone.target_row) AS error
+        FROM alone
+        JOIN noise_ops AS o ON o.target_seq = alone.target_seq AND o.side = 'pair'
+        LEFT JOIN (
+            SELECT target_key, min(number) AS number, arg_min(taken, number) AS error
+            FROM noise_leaves
+            WHERE NOT is_input AND is_paired AND target_key IS NOT NULL
+            GROUP BY target_key
+        ) AS made ON made.target_key = alone.key AND made.number < o.number
+        GROUP BY o.number
+    ),
     inputs AS (
         SELECT
             given.number,
@@ -259,14 +286,18 @@ WITH
             ) AS error_taken,
             if(
                 error_taken IS NULL OR unseen.target_seq IS NOT NULL OR inputs.is_hidden,
-                max(taken_out) FILTER (WHERE o.direction <> 'parameters_grad')
-                OVER (ORDER BY o.number ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING),
+                coalesce(
+                    if(inputs.is_hidden, NULL, traced.error),
+                    max(taken_out) FILTER (WHERE o.direction <> 'parameters_grad')
+                    OVER (ORDER BY o.number ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
+                ),
                 NULL
             ) AS error_before,
             coalesce(greatest(error_taken, error_before), 1) AS own_error_in
         FROM outputs
         JOIN noise_ops AS o USING (number)
         LEFT JOIN inputs USING (number)
+        LEFT JOIN traced USING (number)
         LEFT JOIN factors USING (number)
         LEFT JOIN (SELECT number, norm AS incoming_norm FROM incoming) AS incoming USING (number)
         LEFT JOIN recorded ON recorded.target_seq = o.target_seq

@@ -29,7 +29,7 @@
 --   integers
 -- is_bounded: max and min are 0, 1 or -1 on both sides, as of probabilities
 -- target_zeros, golden_zeros: how many elements are 0; NULL if a side did not count them
--- key: what a value keeps when it is passed on, reshaped or transposed; NULL for a constant, which identifies nothing
+-- key: macros/value_key
 -- differs: whether the statistics differ by more than another order of summation explains
 WITH
     -- most dumps have none of these: a join with few rows costs little
@@ -332,16 +332,8 @@ SELECT
     coalesce(
         target_max IN (-1, 0, 1) AND target_min IN (-1, 0, 1) AND golden_max IN (-1, 0, 1) AND golden_min IN (-1, 0, 1), false
     ) AS is_bounded,
-    if(
-        coalesce(target_max <> target_min, target_digest IS NOT NULL) AND n > 1,
-        hash(target_max, target_min, target_zeros, n, if(target_max IS NULL, target_digest, NULL)),
-        NULL
-    ) AS target_key,
-    if(
-        coalesce(own_max <> own_min, golden_digest IS NOT NULL) AND n > 1,
-        hash(own_max, own_min, golden_zeros, n, if(own_max IS NULL, golden_digest, NULL)),
-        NULL
-    ) AS golden_key,
+    value_key(target_max, target_min, target_zeros, n, target_digest) AS target_key,
+    value_key(own_max, own_min, golden_zeros, n, golden_digest) AS golden_key,
     is_like AND (
         coalesce(NOT values_equal, false)
         OR coalesce(target_max <> golden_max OR target_min <> golden_min, false)
