@@ -146,7 +146,7 @@ def test_fused_ops_are_equal_and_a_defect_in_them_is_named(tmp_path, torch_npu, 
     golden, lake = Network(), tmp_path / "lake"
     for parameter in golden.parameters():
         parameter.data.mul_(1.5 if parameter.dim() > 1 else 1)
-    runs = {name: Network(**{part: torch_npu for part in fused_parts}) for name in ("equal", "epsilon", "mask")}
+    runs = {name: Network(**dict.fromkeys(fused_parts, torch_npu)) for name in ("equal", "epsilon", "mask")}
     for network in runs.values():
         network.load_state_dict(golden.state_dict())
     runs["epsilon"].blocks[2].norm2.eps = 0.1
