@@ -295,13 +295,13 @@ def _presume_best(
 
     What is shown in two modules that both runs have does not pair.
     """
-    shown = {tensor: {modules.get(sight.op.parent or "") for sight in tensor.sights} for tensor in (*ours, *theirs)}
     lasts = tuple(_lasts(tensors, of_side) for tensors, of_side in zip((ours, theirs), results, strict=True))
     if max(len(ours), len(theirs)) > _MOST_MEMBERS:
         ours = [tensor for tensor in ours if tensor in lasts[0]]
         theirs = [tensor for tensor in theirs if tensor in lasts[1]]
     if max(len(ours), len(theirs)) > _MOST_MEMBERS:
         return
+    shown = {tensor: {modules.get(sight.op.parent or "") for sight in tensor.sights} for tensor in (*ours, *theirs)}
 
     def score(tensor: Tensor, other: Tensor) -> float:
         one, two = made[0][tensor], made[1][other]

@@ -138,12 +138,11 @@ def same_values(target: Leaf, golden: Leaf) -> bool | None:
         return target.digest == golden.digest
     if target.max is None or golden.max is None or target.min is None or golden.min is None:
         return None
-    ours, theirs = (target.max, target.min), (golden.max, golden.min)
-    masks = {one for one, other, opposite in zip(ours, theirs, reversed(ours), strict=True)
-             if one == other and abs(one) >= LEAST_MASK and abs(one) >= BEYOND_VALUES * abs(opposite)}  # fmt: skip
-    numbers = (abs(number) for number in (*ours, *theirs) if math.isfinite(number) and number not in masks)
+    extremes = (target.max, target.min, golden.max, golden.min)
+    masks = _masks(*extremes)
+    numbers = (abs(number) for number in extremes if math.isfinite(number) and number not in masks)
     magnitude = max(numbers, default=0.0)
-    if masks and has_few_digits(magnitude):
+    if masks and _has_few_digits(magnitude):
         return None
     if not (_close(target.max, golden.max, magnitude) and _close(target.min, golden.min, magnitude)):
         return False
@@ -157,7 +156,17 @@ def same_values(target: Leaf, golden: Leaf) -> bool | None:
     return _close(target.mean, golden.mean, norm / math.sqrt(max(target.elements, 1)))
 
 
-def has_few_digits(number: float) -> bool:
+def _masks(our_max: float, our_min: float, their_max: float, their_min: float) -> set[float]:
+    """Return the extremes of two tensors that are masks."""
+    common = ((our_max, our_min, their_max), (our_min, our_max, their_min))
+    return {
+        one
+        for one, opposite, other in common
+        if one == other and abs(one) >= LEAST_MASK and abs(one) >= BEYOND_VALUES * abs(opposite)
+    }
+
+
+def _has_few_digits(number: float) -> bool:
     """Return whether a type of 16 bits may hold a positive `number`."""
     return number > 0 and (math.frexp(number)[0] * DIGITS_OF_HALF).is_integer()
 

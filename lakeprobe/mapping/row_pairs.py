@@ -530,7 +530,7 @@ class _Rows:
                 continue
             if other.value == leaf.value:
                 self.add(leaf, other, 0.95, f"same value {leaf.value}", *_op_evidence(pair))
-            elif _are_numbers(leaf, other) and self.is_same_call(pair):
+            elif _are_fractions(leaf, other) and self.is_same_call(pair):
                 self.add(leaf, other, 0.9, "the same argument", *_op_evidence(pair))
 
     def is_same_call(self, pair: Pair) -> bool:
@@ -642,8 +642,8 @@ def _are_of_one_api(one: Op, two: Op) -> bool:
     return one.kind == two.kind == "api" and one.path == two.path
 
 
-def _are_numbers(leaf: Leaf, other: Leaf) -> bool:
-    """Return whether both scalars are written with a point, as factors and epsilons are, but not sizes or axes."""
+def _are_fractions(leaf: Leaf, other: Leaf) -> bool:
+    """Return whether both scalars are no integers: factors and epsilons, but not sizes or axes."""
     return all(_FRACTION.fullmatch(each.value or "") for each in (leaf, other))
 
 

@@ -1,0 +1,45 @@
+"""Whether statistics allow two tensors to be one: the same answer for two leaves, and for columns of many."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lakeprobe.mapping import ops, tensors
+
+MASK = float(np.finfo(np.float32).min)
+Four = tuple[float, float, float, float]
+
+CASES = {
+    "as far apart as devices round": ((2.0, -1.0, 0.1, 9.0), (2.00001, -1.0, 0.1, 9.0), True),
+    "another extreme": ((2.0, -1.0, 0.1, 9.0), (2.1, -1.0, 0.1, 9.0), False),
+    "scores beside a mask": ((2.9041234, MASK, -1e38, np.inf), (2.9041229, MASK, -1e38, np.inf), True),
+    "other scores beside a mask": ((2.9041234, MASK, -1e38, np.inf), (3.6093751, MASK, -1e38, np.inf), False),
+    "scores of 16 bits beside a mask": ((2.96875, MASK, -1e38, np.inf), (2.96875, MASK, -1e38, np.inf), False),
+    "scores beside -10000": ((2.9041234, -1e4, -4e3, 5e4), (3.6093751, -1e4, -4e3, 5e4), False),
+    "a mask": ((0.0, MASK, -1e38, np.inf), (0.0, MASK, -1e38, np.inf), True),
+    "numbers of which one is large": ((12345.0, -5.0, 3.0, 2e4), (12345.1, -5.001, 3.0, 2e4), True),
+}
+
+
+@pytest.mark.parametrize(("target", "golden", "same"), CASES.values(), ids=list(CASES))
+def test_two_tensors(target: Four, golden: Four, same: bool) -> None:
+    leaves: list[Any] = [
+        SimpleNamespace(**dict(zip(("max", "min", "mean", "norm"), numbers, strict=True)), digest=None, elements=64)
+        for numbers in (target, golden)
+    ]
+    columns: list[Any] = [
+        SimpleNamespace(
+            **{name: np.array([number]) for name, number in vars(leaf).items() if name not in ("digest", "elements")},
+            digest=np.array([-1]),
+            elements=np.array([64]),
+            **dict.fromkeys(("has_range", "has_norm", "has_mean"), np.array([True])),
+        )
+        for leaf in leaves
+    ]
+    first = np.array([0])
+    assert bool(ops.same_values(*leaves)) is same
+    assert tensors.same_values(columns[0], first, columns[1], first).tolist() == [same]
