@@ -401,8 +401,8 @@ def _distances(ours: Columns, our_leaf: Numbers, theirs: Columns, their_leaf: Nu
     far = numpy.zeros(len(our_leaf))
     with numpy.errstate(invalid="ignore", divide="ignore", over="ignore"):
         size, _ = _magnitudes(one, other)
-        scales = (size, size, one[3])
-        for mine, another, scale in zip((one[0], one[1], one[3]), (other[0], other[1], other[3]), scales, strict=True):
+        scales = (size, size, one[3] / numpy.sqrt(numpy.maximum(ours.elements[our_leaf], 1)), one[3])
+        for mine, another, scale in zip(one, other, scales, strict=True):
             share = numpy.abs(mine - another) / scale
             is_known = numpy.isfinite(mine - another) & numpy.isfinite(scale) & (scale > 0)
             far = numpy.maximum(far, numpy.where(is_known, share, 0.0))

@@ -69,6 +69,21 @@ WITH
     masks AS (
         SELECT row FROM noise_leaves WHERE is_input AND is_masked AND magnitude = 0 AND target_zeros <> golden_zeros
     ),
+    -- what a search took for the same, although another value makes the same result of it: no parameter, if these are known
+    without_effect AS (
+        SELECT row
+        FROM noise_makers AS m
+        JOIN noise_errors USING (number)
+        WHERE
+            getvariable('cross_framework') <> 0
+            AND is_source
+            AND is_float
+            AND m.n > 1
+            AND NOT is_parameter
+            AND (NOT is_trained OR EXISTS (FROM noise_makers WHERE is_parameter))
+            AND upper > 0.1
+            AND error_out < 0.1 * upper
+    ),
     -- a table of few rows: joined first, all rows would look for one of the other sign
     unknown AS MATERIALIZED (
         SELECT m.number, p.row, p.target_max, p.target_min, p.golden_max, p.golden_min, p.target_norm, p.golden_norm
@@ -114,6 +129,7 @@ WITH
         JOIN noise_largest_before AS before USING (number)
         CROSS JOIN LATERAL (SELECT if(m.magnitude > sure_from, sure_error, tensor_error) AS sure) AS of_others
         ANTI JOIN negligible USING (row)
+        ANTI JOIN without_effect USING (row)
         ANTI JOIN negated USING (row)
         ANTI JOIN cast_from_numbers USING (row)
         CROSS JOIN parameter_errors
