@@ -92,7 +92,7 @@ def pair_rows(
 _BY_PATH = ("same module path", "paired module")
 
 _FRACTION = re.compile(r"[-+]?(\d+\.\d*|\d*\.?\d+e-\d+)", re.IGNORECASE)
-"""The text of a number that is no integer."""
+"""The text of a number with a point or a negative exponent."""
 
 _WHOLE = 3.0
 """The relation of two ops of one kind, as opposed to one that is a part of the other."""
@@ -539,13 +539,11 @@ class _Rows:
         Optimizers divide their factors in different ways among the calls.
         """
         one, two = pair.target, pair.golden
-        if one.framework != two.framework or not _are_of_one_api(one, two) or not self.is_in_forward_pass(one):
+        if one.framework != two.framework or not _are_of_one_api(one, two):
+            return False
+        if one.direction != "forward" or one.seq > self.first_backward:
             return False
         return len(one.leaves) == len(two.leaves) and all(self.golden_op.get(leaf.row) is two for leaf in one.leaves)
-
-    def is_in_forward_pass(self, op: Op) -> bool:
-        """Return whether no backward call comes before `op` of the target."""
-        return op.direction == "forward" and op.seq < self.first_backward
 
     @cached_property
     def first_backward(self) -> float:
@@ -643,7 +641,7 @@ def _are_of_one_api(one: Op, two: Op) -> bool:
 
 
 def _are_fractions(leaf: Leaf, other: Leaf) -> bool:
-    """Return whether both scalars are no integers: factors and epsilons, but not sizes or axes."""
+    """Return whether both scalars are written with a point, as factors and epsilons are, but not sizes or axes."""
     return all(_FRACTION.fullmatch(each.value or "") for each in (leaf, other))
 
 

@@ -35,21 +35,20 @@ def ops_by_tensors(target: Unit, golden: Unit, matches: Matches) -> Iterator[tup
     ballots = _ballots(target, golden, matches)
     partner = numpy.full(len(target.ops), -1, dtype=numpy.int64)
     forward = _forward_calls(target.ops), _forward_calls(golden.ops)
+    is_taken = numpy.zeros(len(golden.ops), dtype=bool)
     is_forward = numpy.array([op.direction == "forward" for op in target.ops])[ballots.ours]
     for wanted in (True, False):
         few = numpy.flatnonzero(is_forward == wanted)
         ours, theirs = ballots.ours[few], ballots.theirs[few]
         known = numpy.where(forward[0][ours] >= 0, partner[forward[0][ours]], -1)
         score = ballots.score[few] + numpy.where((known >= 0) & (known == forward[1][theirs]), _FORWARD, 0.0)
-        taken = numpy.zeros(len(target.ops), dtype=bool), numpy.zeros(len(golden.ops), dtype=bool)
-        for round_ in (score >= _SURE, score < _SURE):  # where sure pairs stand says where others are
-            mine, other, worth = ours[round_], theirs[round_], score[round_]
+        for these in (score >= _SURE, score < _SURE):  # where sure pairs stand says where others are
+            mine, other, worth = ours[these], theirs[these], score[these]
             gap = numpy.abs(_expected(mine, partner, target, golden) - other)
             order = numpy.lexsort((other, mine, gap, -worth))
             for one, two in zip(mine[order].tolist(), other[order].tolist(), strict=True):
-                if not (taken[0][one] or taken[1][two]):
-                    taken[0][one] = taken[1][two] = True
-                    partner[one] = two
+                if partner[one] < 0 and not is_taken[two]:
+                    partner[one], is_taken[two] = two, True
                     yield target.ops[one], golden.ops[two]
 
 

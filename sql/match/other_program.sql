@@ -12,10 +12,10 @@
 --   alone.
 -- fused: a linear layer or convolution that one run calls more often takes the same weights altogether: as many, of one norm to
 --   a thousandth. Where a call is missing or added by mistake, some weights are, too.
--- replaced: what follows, or the first eight tensors of it, agree as much, or to a rounding of their type, though each run calls APIs that the other does not, as
---   where attention is one op; or one does, twice at least, and the two call others unequally often; or one computes each head by
---   itself; or calls have each other's weights. Behind an op that is missing, or another one, by mistake results differ. Only
---   what both call equally often is the same call by its name.
+-- replaced: what follows, or the first eight tensors of it, agree as much, or to a rounding of their type, though each run calls
+--   APIs that the other does not, as where attention is one op; or one does, twice at least, and the two call others unequally
+--   often; or one computes each head by itself; or calls have each other's weights. Behind an op that is missing, or another one,
+--   by mistake results differ. Only what both call equally often is the same call by its name.
 WITH
     target_forms AS (
         SELECT seq, bit_xor(hash(slot, "repeat", shape)) AS form FROM target_leaves WHERE kind = 'tensor' GROUP BY seq
@@ -240,7 +240,7 @@ WITH
         SELECT
             (count(DISTINCT norm) FILTER (WHERE agrees) >= 8 AND avg(agrees::INTEGER) >= 0.7)
             -- a defect may follow, too
-            OR (count(DISTINCT norm) FILTER (WHERE nth <= 8) >= 6 AND coalesce(bool_and(agrees) FILTER (WHERE nth <= 8), false)) AS is_replaced
+            OR (count(DISTINCT norm) FILTER (WHERE nth <= 8) >= 6 AND bool_and(agrees) FILTER (WHERE nth <= 8)) AS is_replaced
         FROM following
     )
 SELECT

@@ -66,6 +66,7 @@ WITH
         )
         WHERE magnitude < largest * rounding
     ),
+    -- in 16 bits extremes say little, but the number of zeros does
     masks AS (
         SELECT row FROM noise_leaves WHERE is_input AND is_masked AND magnitude = 0 AND target_zeros <> golden_zeros
     ),
