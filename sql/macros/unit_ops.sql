@@ -14,10 +14,7 @@ SELECT
     module_class,
     direction,
     call,
-    CASE direction
-        WHEN 'backward' THEN row_number() OVER (PARTITION BY part, stem ORDER BY seq) - 1
-        ELSE coalesce(call, 0)
-    END AS call_number,
+    coalesce(backward.nth - 1, call, 0) AS call_number,
     stem,
     first_row,
     parent,
@@ -26,3 +23,9 @@ SELECT
     stack,
     extra AS op_extra
 FROM unit_rows(folder || '/ops.parquet', held)
+-- numbered apart, because a window sorts all columns that it passes on
+LEFT JOIN (
+    SELECT seq, row_number() OVER (PARTITION BY part, stem ORDER BY seq) AS nth
+    FROM unit_rows(folder || '/ops.parquet', held)
+    WHERE direction = 'backward'
+) AS backward USING (seq)

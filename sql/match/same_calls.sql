@@ -25,8 +25,9 @@ WITH
         FROM golden_leaves
         WHERE slot = 'input.1' AND norm > 0
     ),
-    displaced AS (
-        SELECT t.seq
+    -- few rows or none: joined last, each weight would be compared with all of its shape
+    displaced AS MATERIALIZED (
+        SELECT t.shape, t.norm, t.mean
         FROM match_exact
         JOIN target_weights AS t ON t.seq = target_seq
         JOIN golden_weights AS g ON g.seq = golden_seq
@@ -38,8 +39,7 @@ SELECT
     bool_and(is_equal)
     AND coalesce(any_value(are_equal), true)
     AND NOT EXISTS (
-        FROM displaced
-        JOIN target_weights AS t USING (seq)
+        FROM displaced AS t
         JOIN golden_weights AS other ON other.shape = t.shape
         WHERE greatest(abs(t.norm - other.norm), abs(t.mean - other.mean)) <= 1e-3 * other.norm
     ) AS is_same

@@ -46,32 +46,45 @@ WITH
     golden_modules AS (
         SELECT DISTINCT module_of(parent) FROM golden_ops WHERE parent IS NOT NULL
     ),
+    -- looked up for those in different modules only, which are few
+    moved AS MATERIALIZED (
+        SELECT
+            target_seq,
+            module_of(t.parent) AS target_module,
+            module_of(g.parent) AS golden_module,
+            is_alike
+        FROM named
+        JOIN target_ops AS t ON t.seq = target_seq
+        JOIN golden_ops AS g ON g.seq = golden_seq
+        WHERE t.parent IS DISTINCT FROM g.parent AND module_of(t.parent) IS DISTINCT FROM module_of(g.parent)
+    ),
+    -- A module that the other run has nowhere has another name there. If the other one has not, it may be new, or a
+    -- wrapper: what is called there is the same call if it takes and gives about the same.
+    elsewhere AS (
+        SELECT target_seq
+        FROM moved
+        WHERE
+            CASE
+                coalesce(target_module IN (FROM golden_modules), true)::INTEGER
+                + coalesce(golden_module IN (FROM target_modules), true)::INTEGER
+                WHEN 1 THEN is_alike IS DISTINCT FROM true
+                WHEN 2 THEN true
+                ELSE false
+            END
+    ),
     modules AS (
         SELECT
-            crossing.target_seq,
-            crossing.golden_seq,
+            target_seq,
+            golden_seq,
             is_by_name
             AND getvariable('cross_framework') = 0
             AND t.op_kind = 'api'
             AND (
-                (
-                    t.parent IS DISTINCT FROM g.parent
-                    AND module_of(t.parent) IS DISTINCT FROM module_of(g.parent)
-                    -- A module that the other run has nowhere has another name there. If the other one has not, it may be new, or a
-                    -- wrapper: what is called there is the same call if it takes and gives about the same.
-                    AND CASE
-                        coalesce(module_of(t.parent) IN (FROM golden_modules), true)::INTEGER
-                        + coalesce(module_of(g.parent) IN (FROM target_modules), true)::INTEGER
-                        WHEN 1 THEN is_alike IS DISTINCT FROM true
-                        WHEN 2 THEN true
-                        ELSE false
-                    END
-                )
+                target_seq IN (FROM elsewhere)
                 OR (is_crossing AND takes_others AND t.direction = 'forward')
             ) AS is_apart
         FROM crossing
-        JOIN target_ops AS t ON t.seq = crossing.target_seq
-        JOIN golden_ops AS g ON g.seq = crossing.golden_seq
+        JOIN target_ops AS t ON t.seq = target_seq
     ),
     pairs AS (
         SELECT target_seq, golden_seq
