@@ -12,7 +12,7 @@ import gzip
 import json
 import struct
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from lakeprobe.shown import shown
 
 _SMALLEST = (np.int8, np.int16, np.int32)
 _ALIGNMENT = 8
-Column = "np.ndarray[Any, Any]"
+Column: TypeAlias = "np.ndarray[Any, Any]"
 
 
 class Texts:
@@ -38,13 +38,13 @@ class Texts:
         """Return the number of `text`; a new text gets the next one."""
         return -1 if text is None else self._numbers.setdefault(text, len(self._numbers))
 
-    def numbers(self, texts: Sequence[str | None]) -> np.ndarray[Any, Any]:
+    def numbers(self, texts: Sequence[str | None]) -> Column:
         """Return the numbers of `texts`."""
         numbers = self._numbers
         return integers([-1 if text is None else numbers.setdefault(text, len(numbers)) for text in texts])
 
 
-def integers(values: Sequence[int]) -> np.ndarray[Any, Any]:
+def integers(values: Sequence[int] | Column) -> Column:
     """Return `values` as the smallest signed integers that hold them."""
     wide = np.asarray(values, np.int64)
     least, most = (int(wide.min()), int(wide.max())) if len(wide) else (0, 0)
@@ -52,7 +52,7 @@ def integers(values: Sequence[int]) -> np.ndarray[Any, Any]:
     return wide.astype(kind)
 
 
-def floats(values: Sequence[float | None], exact: bool = False) -> np.ndarray[Any, Any]:
+def floats(values: Sequence[float | None] | Column, exact: bool = False) -> Column:
     """Return `values` as float32, in which frameworks record statistics; NaN for None.
 
     They are float64 where a finite value is too large for float32, with `exact` where float32 does not hold them all.
@@ -64,7 +64,7 @@ def floats(values: Sequence[float | None], exact: bool = False) -> np.ndarray[An
     return wide if (lost if exact else lost & np.isinf(narrow)).any() else narrow
 
 
-def packed(head: Mapping[str, Any], columns: Mapping[str, np.ndarray[Any, Any]]) -> str:
+def packed(head: Mapping[str, Any], columns: Mapping[str, Column]) -> str:
     """Return `head` and `columns` as one text."""
     places, arrays, offset = {}, [], 0
     for name, column in columns.items():

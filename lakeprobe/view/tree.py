@@ -17,6 +17,11 @@ FOLDED = 4
 MOST_PHASES = 64
 """The number of alternations up to which forward and backward become groups."""
 Row = Mapping[str, Any]
+COLUMNS = (
+    "place", "direction", "kind", "api", "call", "is_recompute", "target_op", "golden_op", "target_parent",
+    "golden_parent", "target_stack",
+)  # fmt: skip
+"""The columns of sql/view/nodes.sql that a tree is made of."""
 
 
 @dataclass

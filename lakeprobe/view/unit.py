@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from lakeprobe import resources
 from lakeprobe.errors import TensorError
-from lakeprobe.tensors import TensorReference
-from lakeprobe.tensors.histogram import BINS, difference_histogram
-from lakeprobe.view.columns import Texts, floats, integers, packed
+from lakeprobe.view.columns import Column, Texts, floats, integers, packed
 from lakeprobe.view.levels import Record, Subject, records
-from lakeprobe.view.tree import tree_of
+from lakeprobe.view.tree import COLUMNS, Tree, tree_of
 
 if TYPE_CHECKING:
     import duckdb
@@ -34,24 +31,26 @@ def packed_unit(connection: duckdb.DuckDBPyConnection, subject: Subject, unit: t
     step, rank, golden_step, golden_rank = unit
     sides = {"target": subject.target, "golden": subject.golden or ""}
     places = {"step": step, "rank": rank, "golden_step": golden_step, "golden_rank": golden_rank}
-    rows = records(connection, "nodes", sides | places)
+    ops = connection.sql(resources.sql("view/nodes"), params=sides | places).to_arrow_table()
     stacks = _stacks(connection, subject, unit)
-    tree = tree_of(rows, {row["stack"]: row["own"] for row in stacks["target"]})
-    position = np.empty(len(tree.order), np.int64)
-    position[tree.order] = np.arange(len(tree.order))
+    tree = tree_of(ops.select(COLUMNS).to_pylist(), {row["stack"]: row["own"] for row in stacks["target"]})
+    order = np.asarray(tree.order, np.int64)
+    position = np.empty(len(order), np.int64)
+    position[order] = np.arange(len(order))
     texts = Texts()
-    nodes = _nodes(rows, tree.labels, tree.directions, tree.order, texts)
-    parents = np.asarray(tree.parents, np.int64)[tree.order]
-    nodes["parent"] = integers(np.where(parents < 0, -1, position[parents]).tolist())
-    by_target = {row["target_seq"]: int(position[node]) for node, row in enumerate(rows)}
-    by_golden = {row["golden_seq"]: int(position[node]) for node, row in enumerate(rows)}
+    nodes = _nodes(ops, tree, texts)
+    parents = np.asarray(tree.parents, np.int64)[order]
+    nodes["parent"] = integers(np.where(parents < 0, -1, position[parents]))
+    by_target, by_golden = (
+        _Places(_whole(ops.column(f"{side}_seq")), position[: ops.num_rows]) for side in ("target", "golden")
+    )
     leaves = _leaves(connection, subject, unit, by_target, by_golden, texts)
     frames = _frames(stacks, texts)
     head = {
-        "nodes": len(tree.order),
+        "nodes": len(order),
         "leaves": len(leaves["leaf_node"]),
         "texts": texts.texts,
-        "histogram_bins": BINS,
+        "histogram_bins": len(leaves["histogram_count"]) // max(1, len(leaves["histogram_leaf"])),
     }
     return packed(head, {**nodes, **leaves, **frames})
 
@@ -65,43 +64,55 @@ def _stacks(
     return found
 
 
-def _nodes(
-    rows: Sequence[Record], labels: Sequence[str], directions: Sequence[str], order: Sequence[int], texts: Texts
-) -> dict[str, Any]:
+class _Places:
+    """Values by non-negative keys, the last of several; negative keys have none."""
+
+    def __init__(self, keys: Column, values: Column) -> None:
+        order = np.argsort(keys, kind="stable")
+        self._keys, self._values = keys[order], values[order]
+
+    def __getitem__(self, keys: Column) -> Column:
+        """Return the value of each key, -1 where there is none."""
+        if not len(self._keys):
+            return np.full(len(keys), -1, np.int64)
+        at = np.maximum(np.searchsorted(self._keys, keys, "right") - 1, 0)
+        return np.where((keys >= 0) & (self._keys[at] == keys), self._values[at], -1)
+
+
+def _whole(column: Any, missing: int = -1) -> Column:
+    """Return the integers or flags of an Arrow column, `missing` where there is none."""
+    plain: Column = column.cast("int64").fill_null(missing).to_numpy()
+    return plain
+
+
+def _nodes(ops: Any, tree: Tree, texts: Texts) -> dict[str, Column]:
     """Return the columns of the nodes in the tree's order; groups have a label instead of an op."""
-    groups: list[Record] = [dict.fromkeys(rows[0] if rows else ()) for _ in labels]
-    everyone = [*rows, *groups]
-    listed = [everyone[node] for node in order]
+    order = np.asarray(tree.order, np.int64)
+    groups = len(tree.labels)
 
-    def column(name: str, missing: int) -> Any:
-        return integers([missing if row.get(name) is None else row[name] for row in listed])
+    def placed(column: Column, missing: float) -> Column:
+        """Return the column with the groups, which have nothing, in the order of the tree."""
+        return np.concatenate((column, np.full(groups, missing, column.dtype)))[order]
 
-    is_known = [row.get("level") is not None for row in listed]
-    return {
-        "label": texts.numbers([labels[node - len(rows)] if node >= len(rows) else None for node in order]),
-        "target_op": texts.numbers([row.get("target_op") for row in listed]),
-        "golden_op": texts.numbers([row.get("golden_op") for row in listed]),
-        "kind": texts.numbers([row.get("kind") for row in listed]),
-        "direction": texts.numbers([directions[node] for node in order]),
-        "api_type": texts.numbers([row.get("api_type") for row in listed]),
-        "target_seq": column("target_seq", -1),
-        "golden_seq": column("golden_seq", -1),
-        "micro_step": column("micro_step", -1),
-        "is_recompute": integers([int(bool(row.get("is_recompute"))) for row in listed]),
-        "target_stack": column("target_stack", -1),
-        "golden_stack": column("golden_stack", -1),
-        "level": integers([row["level"] if known else _NO_LEVEL for row, known in zip(listed, is_known, strict=True)]),
-        "error_in": floats([row.get("error_in") for row in listed]),
-        "error_out": floats([row.get("error_out") for row in listed]),
-    }
+    labels = np.concatenate((np.full(ops.num_rows, -1, np.int64), texts.numbers(tree.labels)))[order]
+    columns = {"label": integers(labels), "direction": texts.numbers(tree.directions)[order]}
+    for name in ("target_op", "golden_op", "kind", "api_type"):
+        columns[name] = placed(_numbered(ops.column(name), texts), -1)
+    for name in ("target_seq", "golden_seq", "micro_step", "target_stack", "golden_stack"):
+        columns[name] = placed(integers(_whole(ops.column(name))), -1)
+    columns["is_recompute"] = placed(integers(_whole(ops.column("is_recompute"), 0)), 0)
+    columns["level"] = placed(integers(_whole(ops.column("level"), _NO_LEVEL)), _NO_LEVEL)
+    for name in ("error_in", "error_out"):
+        columns[name] = placed(floats(ops.column(name).to_numpy()), np.nan)
+    return columns
 
 
 def _leaves(
     connection: duckdb.DuckDBPyConnection,
     subject: Subject,
     unit: tuple[int, int, int, int],
-    by_target: dict[int | None, int],
-    by_golden: dict[int | None, int],
+    by_target: _Places,
+    by_golden: _Places,
     texts: Texts,
 ) -> dict[str, Any]:
     """Return the columns of the leaves, in the order of their nodes."""
@@ -112,13 +123,10 @@ def _leaves(
     else:
         file, asked = "leaves", asked | {"comparison": subject.name}
     table = connection.sql(resources.sql(f"view/{file}"), params=asked).to_arrow_table()
-    targets, goldens = (table.column(f"{side}_seq").to_pylist() for side in ("target", "golden"))
-    owners = [
-        by_target[target] if target is not None else by_golden.get(golden, -1)
-        for target, golden in zip(targets, goldens, strict=True)
-    ]
-    order = np.lexsort((table.column("row").to_numpy(), np.asarray(owners, np.int64)))
-    columns: dict[str, Any] = {"leaf_node": integers(np.asarray(owners, np.int64)[order].tolist())}
+    targets, goldens = (_whole(table.column(f"{side}_seq")) for side in ("target", "golden"))
+    owners = np.where(targets >= 0, by_target[targets], by_golden[goldens])
+    order = np.lexsort((table.column("row").to_numpy(), owners))
+    columns: dict[str, Any] = {"leaf_node": integers(owners[order])}
     for name in _LEAF_TEXTS:
         columns[f"leaf_{name}"] = _numbered(table.column(name), texts)[order]
     columns["leaf_level"] = table.column("level").to_numpy()[order]
@@ -126,54 +134,44 @@ def _leaves(
     for side in ("target", "golden"):
         for name in _STATISTICS:
             columns[f"leaf_{side}_{name}"] = floats(table.column(f"{side}_{name}").to_numpy(), exact=True)[order]
-        columns[f"leaf_{side}_recorded"] = _recorded([table.column(f"{side}_{name}") for name in _STATISTICS])[order]
-    rows = table.column("target_row").to_numpy()[order].tolist()
+        columns[f"leaf_{side}_recorded"] = table.column(f"{side}_recorded").to_numpy()[order]
+    rows = _whole(table.column("target_row"))[order]
     return columns | _makers(connection, subject, unit, rows, by_target) | _histograms(connection, subject, unit, rows)
 
 
-def _numbered(column: Any, texts: Texts) -> np.ndarray[Any, Any]:
+def _numbered(column: Any, texts: Texts) -> Column:
     """Return the numbers of the texts of an Arrow column; each distinct text is looked up once."""
-    import pyarrow as pa
-
-    coded = column.combine_chunks().dictionary_encode()
-    if isinstance(coded, pa.ChunkedArray):
-        coded = coded.combine_chunks()
-    known = np.array([*(texts.number(text) for text in coded.dictionary.to_pylist()), -1], np.int64)
-    indices = coded.indices.fill_null(len(known) - 1).to_numpy(zero_copy_only=False)
-    return integers(known[indices].tolist())
-
-
-def _recorded(columns: Sequence[Any]) -> np.ndarray[Any, Any]:
-    """Return for each row a bit per Arrow column, the first the lowest: set where there is a value, be it NaN."""
-    recorded = np.zeros(len(columns[0]), np.int8)
-    for place, column in enumerate(columns):
-        recorded |= column.is_valid().to_numpy().astype(np.int8) << place
-    return recorded
+    coded = column.combine_chunks().dictionary_encode(null_encoding="encode")
+    numbers: Column = texts.numbers(coded.dictionary.to_pylist())[coded.indices.to_numpy()]
+    return numbers
 
 
 def _makers(
     connection: duckdb.DuckDBPyConnection,
     subject: Subject,
     unit: tuple[int, int, int, int],
-    rows: Sequence[float],
-    by_target: dict[int | None, int],
+    rows: Column,
+    by_target: _Places,
 ) -> dict[str, Any]:
     """Return by leaf the node that made its value; -1 if none is known."""
     asked = {"target": subject.target, "step": unit[0], "rank": unit[1]}
-    made = {row["row"]: row["maker"] for row in records(connection, "makers", asked)}
-    found = [by_target.get(made[row], -1) if row in made else -1 for row in rows]
-    return {"leaf_maker": integers(found)}
+    made = connection.sql(resources.sql("view/makers"), params=asked).to_arrow_table()
+    makers = _Places(_whole(made.column("row")), _whole(made.column("maker")))
+    return {"leaf_maker": integers(by_target[makers[rows]])}
 
 
 def _histograms(
     connection: duckdb.DuckDBPyConnection,
     subject: Subject,
     unit: tuple[int, int, int, int],
-    rows: Sequence[float],
+    rows: Column,
 ) -> dict[str, Any]:
     """Return the leaves that have a histogram of their differences, and its bins; what cannot be read has none."""
     if subject.comparison is None or subject.comparison.units[0].kind != "tensor":
         return {"histogram_leaf": integers([]), "histogram_count": integers([])}
+    from lakeprobe.tensors import TensorReference
+    from lakeprobe.tensors.histogram import difference_histogram
+
     places = dict(zip(("step", "rank", "golden_step", "golden_rank"), unit, strict=True))
     runs = {"comparison": subject.name, "target": subject.target, "golden": subject.golden}
     found = []
@@ -184,7 +182,7 @@ def _histograms(
             histogram = difference_histogram(*sides)
         except TensorError:  # the table of the op says that it cannot be read
             continue
-        found.append((rows.index(row["target_row"]), histogram))
+        found.append((int(np.flatnonzero(rows == row["target_row"])[0]), histogram))
         counted += int(histogram.sum())
         if counted > _MOST_COUNTED:
             break
@@ -200,7 +198,7 @@ def _frames(stacks: dict[str, list[Record]], texts: Texts) -> dict[str, Any]:
     for side, rows in stacks.items():
         frames = [texts.number(frame) for row in rows for frame in row["frames"]]
         columns[f"{side}_stack_number"] = integers([row["stack"] for row in rows])
-        columns[f"{side}_stack_end"] = integers(np.cumsum([len(row["frames"]) for row in rows]).tolist())
+        columns[f"{side}_stack_end"] = integers(np.cumsum([len(row["frames"]) for row in rows]))
         columns[f"{side}_stack_frame"] = integers(frames)
         columns[f"{side}_stack_code"] = texts.numbers([row["code"] for row in rows])
     return columns

@@ -1,6 +1,8 @@
 -- leaves: the inputs, parameters and outputs of one (step, rank), as both sides have them.
 -- grain: one row of the comparison
 -- parameters: $comparison, $step, $rank; the view results, the table view_levels
+-- target_recorded, golden_recorded: a bit for each of max, min, mean and norm, the first the lowest: set where there is a value,
+--   be it NaN
 -- in no order: view/unit.py sorts them by node and row
 SELECT
     results.row,
@@ -27,7 +29,15 @@ SELECT
     golden_max,
     golden_min,
     golden_mean,
-    golden_norm
+    golden_norm,
+    (
+        (target_max IS NOT NULL)::INTEGER + 2 * (target_min IS NOT NULL)::INTEGER + 4 * (target_mean IS NOT NULL)::INTEGER
+        + 8 * (target_norm IS NOT NULL)::INTEGER
+    )::TINYINT AS target_recorded,
+    (
+        (golden_max IS NOT NULL)::INTEGER + 2 * (golden_min IS NOT NULL)::INTEGER + 4 * (golden_mean IS NOT NULL)::INTEGER
+        + 8 * (golden_norm IS NOT NULL)::INTEGER
+    )::TINYINT AS golden_recorded
 FROM results
 JOIN view_levels AS levels
     ON levels.step = results.step
