@@ -5,6 +5,7 @@
 -- An extra op on one side shifts the call numbers of later calls, so that ops with one name are different calls. Such
 --   ops are in different modules, or take other arguments at another place, and this query separates them, unless the
 --   modules of the two programs differ anyway.
+-- api: its own or, of the last of several ops that do what golden does in one normalisation, golden's
 -- is_leaf: not a module in which other ops were recorded; between two implementations, in which others were compared
 -- rounding: in a dump of modules alone that of a matrix product, where a module may have one inside
 -- phase: forward, backward, or optimizer (what is called after the last backward op)
@@ -105,12 +106,20 @@ WITH
         SELECT DISTINCT target_seq, golden_seq FROM paired
     ),
     placed AS (
-        SELECT t.seq AS target_seq, pairs.golden_seq, t.seq::DOUBLE AS place, t.*
+        SELECT t.seq AS target_seq, pairs.golden_seq, t.seq::DOUBLE AS place, whole.api AS whole_api, t.*
         FROM target_ops AS t
         LEFT JOIN pairs ON pairs.target_seq = t.seq
+        LEFT JOIN golden_ops AS whole
+            ON whole.seq = pairs.golden_seq
+            AND getvariable('cross_framework') <> 0
+            AND is_normalisation(whole.api)
+            AND NOT is_normalisation(t.api)
+            AND whole.op_kind = 'api'
+            AND t.op_kind = 'api'
+            AND t.seq IN (FROM compared)
         WHERE t.seq IN (SELECT target_seq FROM recorded WHERE target_seq IS NOT NULL)
         UNION ALL
-        SELECT NULL, g.seq, place_after(before.target_seq, before.golden_seq, g.seq), g.*
+        SELECT NULL, g.seq, place_after(before.target_seq, before.golden_seq, g.seq), NULL, g.*
         FROM golden_ops AS g
         ASOF LEFT JOIN pairs AS before ON before.golden_seq <= g.seq
         WHERE
@@ -137,8 +146,8 @@ SELECT
     CASE WHEN target_seq IS NULL THEN 'golden' WHEN golden_seq IS NULL THEN 'target' ELSE 'pair' END AS side,
     op,
     op_kind,
-    coalesce(module_class, nested.api) AS api,
-    hash(api_type, coalesce(module_class, nested.api), direction) AS kind,
+    coalesce(whole_api, module_class, nested.api) AS api,
+    hash(api_type, coalesce(whole_api, module_class, nested.api), direction) AS kind,
     hash(api_type, nested.api, call) AS call_key,
     hash(api_type, nested.api) AS module_key,
     direction,
@@ -147,7 +156,7 @@ SELECT
     if(
         has_modules_only AND is_leaf AND hides_products(module_class),
         'matmul',
-        rounding_of(coalesce(module_class, nested.api))
+        rounding_of(coalesce(whole_api, module_class, nested.api))
     ) AS rounding,
     CASE
         WHEN direction IN ('backward', 'parameters_grad') THEN 'backward'
