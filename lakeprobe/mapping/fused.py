@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from lakeprobe.mapping.gathered import is_within
-from lakeprobe.mapping.layouts import are_near, name_of, parameters_left
+from lakeprobe.mapping.layouts import are_near, are_near_norms, name_of, parameters_left
 from lakeprobe.mapping.ops import TOLERANCE, Leaf
 from lakeprobe.mapping.row_pairs import RowPair
 from lakeprobe.mapping.tensors import Matches, Tensor
@@ -71,7 +71,7 @@ def _make_up(parts: Sequence[Tensor], whole: Tensor) -> bool:
     return (
         are_near(whole.leaf.max, max(largest), tolerance)
         and are_near(whole.leaf.min, min(smallest), tolerance)
-        and are_near(whole.leaf.norm, math.sqrt(sum(norm**2 for norm in norms)), tolerance)
+        and are_near_norms(whole.leaf.norm, math.sqrt(sum(norm**2 for norm in norms)), tolerance)
     )
 
 

@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import numpy
 
-from lakeprobe.mapping.ops import TOLERANCE, Leaf
+from lakeprobe.mapping.ops import TOLERANCE, Leaf, has_few_digits
 from lakeprobe.mapping.tensors import Matches, Tensor, Tensors
 from lakeprobe.mapping.units import PARAMETERS, Numbers, Unit
+
+_FEW_DIGITS = 2.0**-8
+"""How far two norms of one tensor may be apart that bfloat16 holds, each to half a spacing."""
 
 
 def of_pair(leaf: Leaf, other: Leaf) -> str:
@@ -58,7 +61,7 @@ def _is_padded(leaf: Leaf, other: Leaf) -> bool:
     """Return whether one is the other padded with zeros, like a vocabulary that is rounded up."""
     if not leaf.shape or not other.shape or leaf.shape[1:] != other.shape[1:] or leaf.shape[0] == other.shape[0]:
         return False
-    return are_near(leaf.max, other.max) and are_near(leaf.min, other.min) and are_near(leaf.norm, other.norm)
+    return are_near(leaf.max, other.max) and are_near(leaf.min, other.min) and are_near_norms(leaf.norm, other.norm)
 
 
 def are_near(ours: float | None, theirs: float | None, tolerance: float = TOLERANCE) -> bool:
@@ -66,3 +69,9 @@ def are_near(ours: float | None, theirs: float | None, tolerance: float = TOLERA
     if ours is None or theirs is None:
         return False
     return abs(ours - theirs) <= tolerance * max(abs(ours), abs(theirs))
+
+
+def are_near_norms(ours: float | None, theirs: float | None, tolerance: float = TOLERANCE) -> bool:
+    """Return whether two norms are equal up to `tolerance`, or as nearly as few digits tell."""
+    has_few = has_few_digits(ours) or has_few_digits(theirs)
+    return are_near(ours, theirs, max(tolerance, _FEW_DIGITS) if has_few else tolerance)

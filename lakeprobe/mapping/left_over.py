@@ -11,12 +11,15 @@ from dataclasses import dataclass, field
 
 import numpy
 
-from lakeprobe.mapping.ops import TOLERANCE, Leaf, Op
+from lakeprobe.mapping.ops import TOLERANCE, Leaf, Op, has_few_digits
 from lakeprobe.mapping.tensors import Tensor, Tensors, contained
 from lakeprobe.mapping.units import GRADIENT, OUTPUT, Numbers, Unit
 
 _MASKED = -5e3
 """A number as low as this in a tensor of scores comes from a mask."""
+
+_NEAR = 0.05
+"""How far scores of 16 bits may have come apart that differ in their masks alone. They are compared before it, too."""
 
 INSIDE, STRUCTURE = "inside", "structure"
 """Outcomes of a row without counterpart that has a reason: a step in between, or an op that computes nothing."""
@@ -100,7 +103,8 @@ def are_masked_otherwise(leaf: Leaf, other: Leaf) -> bool:
         return False
     if leaf.kind != "float" or leaf.min == other.min or max(leaf.min, other.min) > _MASKED:
         return False
-    return abs(leaf.max - other.max) <= TOLERANCE * max(abs(leaf.max), abs(other.max))
+    largest = max(abs(leaf.max), abs(other.max))
+    return abs(leaf.max - other.max) <= (_NEAR if has_few_digits(largest) else TOLERANCE) * largest
 
 
 def masks(leaf: Leaf, other: Leaf) -> str:

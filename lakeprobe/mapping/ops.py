@@ -142,7 +142,7 @@ def same_values(target: Leaf, golden: Leaf) -> bool | None:
     masks = _masks(*extremes)
     numbers = (abs(number) for number in extremes if math.isfinite(number) and number not in masks)
     magnitude = max(numbers, default=0.0)
-    if masks and _has_few_digits(magnitude):
+    if masks and has_few_digits(magnitude):
         return None
     if not (_close(target.max, golden.max, magnitude) and _close(target.min, golden.min, magnitude)):
         return False
@@ -166,9 +166,9 @@ def _masks(our_max: float, our_min: float, their_max: float, their_min: float) -
     }
 
 
-def _has_few_digits(number: float) -> bool:
-    """Return whether a type of 16 bits may hold a positive `number`."""
-    return number > 0 and (math.frexp(number)[0] * DIGITS_OF_HALF).is_integer()
+def has_few_digits(number: float | None) -> bool:
+    """Return whether `number` is known and positive, and a type of 16 bits may hold it."""
+    return number is not None and 0 < number < math.inf and (math.frexp(number)[0] * DIGITS_OF_HALF).is_integer()
 
 
 def distance(target: Leaf, golden: Leaf) -> float:

@@ -94,6 +94,9 @@ _BY_PATH = ("same module path", "paired module")
 _FRACTION = re.compile(r"[-+]?(\d+\.\d*|\d*\.?\d+e-\d+)", re.IGNORECASE)
 """The text of a number with a point or a negative exponent."""
 
+_WORD = re.compile(r"(?!(?:cpu|cuda|npu|gpu|ascend|true|false|none)$)[a-z_]+", re.IGNORECASE)
+"""The text of a word that is no device, and neither a flag nor None."""
+
 _WHOLE = 3.0
 """The relation of two ops of one kind, as opposed to one that is a part of the other."""
 
@@ -530,7 +533,7 @@ class _Rows:
                 continue
             if other.value == leaf.value:
                 self.add(leaf, other, 0.95, f"same value {leaf.value}", *_op_evidence(pair))
-            elif _are_fractions(leaf, other) and self.is_same_call(pair):
+            elif _are_telling(leaf, other) and self.is_same_call(pair):
                 self.add(leaf, other, 0.9, "the same argument", *_op_evidence(pair))
 
     def is_same_call(self, pair: Pair) -> bool:
@@ -640,9 +643,9 @@ def _are_of_one_api(one: Op, two: Op) -> bool:
     return one.kind == two.kind == "api" and one.path == two.path
 
 
-def _are_fractions(leaf: Leaf, other: Leaf) -> bool:
-    """Return whether both scalars are written with a point, as factors and epsilons are, but not sizes or axes."""
-    return all(_FRACTION.fullmatch(each.value or "") for each in (leaf, other))
+def _are_telling(leaf: Leaf, other: Leaf) -> bool:
+    """Return whether two scalars say how a call computes: numbers with a point, as epsilons but not axes, or words."""
+    return any(all(form.fullmatch(each.value or "") for each in (leaf, other)) for form in (_FRACTION, _WORD))
 
 
 def _hands_on(leaf: Leaf) -> bool:

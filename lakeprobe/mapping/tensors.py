@@ -14,7 +14,16 @@ from itertools import pairwise
 
 import numpy
 
-from lakeprobe.mapping.ops import BEYOND_VALUES, DIGITS_OF_HALF, LEAST_MASK, TOLERANCE, Leaf, Op, distance
+from lakeprobe.mapping.ops import (
+    BEYOND_VALUES,
+    DIGITS_OF_HALF,
+    LEAST_MASK,
+    TOLERANCE,
+    Leaf,
+    Op,
+    distance,
+    has_few_digits,
+)
 from lakeprobe.mapping.units import OUTPUT, Columns, Numbers, Unit, row_codes
 
 _MOST_CANDIDATES = 32
@@ -260,8 +269,8 @@ def _same_sums(columns: Columns, ours: Numbers, theirs: Numbers) -> Numbers:
 def _mark_rejoining(unit: Unit, side: Tensors, partner: Numbers, agrees: Numbers) -> None:
     """Mark the tensors without partner that lead to one with a partner, over the ops that use them.
 
-    A single number, such as a loss, may agree downstream of a small difference, so it does not count. Numbers picked by
-    size (topk, argmax, a comparison) may agree though their source does not.
+    A single number, such as a loss, may agree downstream of a small difference, so it does not count; nor does what
+    agrees by chance. Numbers picked by size (topk, argmax, a comparison) may agree though their source does not.
     """
     columns, tensor = unit.columns, side.of_leaf
     taken_alone = (tensor >= 0) & (columns.role != OUTPUT)
@@ -269,7 +278,11 @@ def _mark_rejoining(unit: Unit, side: Tensors, partner: Numbers, agrees: Numbers
     near = (agrees & (columns.elements[side.first] > 1)).tolist()
     for place in numpy.unique(columns.op[taken_alone])[::-1].tolist():
         shown = [(leaf.role, leaf.tensor) for leaf in unit.ops[place].leaves if leaf.tensor is not None]
-        agreeing = [each for role, each in shown if role == "output" and (each.is_rejoining or near[each.number])]
+        agreeing = [
+            each
+            for role, each in shown
+            if role == "output" and (each.is_rejoining or (near[each.number] and not _is_chance(each)))
+        ]
         if not agreeing:
             continue
         taken = {tensor for role, tensor in shown if role != "output"}
@@ -277,6 +290,34 @@ def _mark_rejoining(unit: Unit, side: Tensors, partner: Numbers, agrees: Numbers
         for tensor in taken:
             if tensor.partner is None and not tensor.is_rejoining:
                 tensor.is_rejoining = "float" in kinds if tensor.leaf.kind == "float" else bool(kinds)
+
+
+def _is_chance(tensor: Tensor) -> bool:
+    """Return whether a tensor has its partner by chance, as where statistics of 16 bits have few digits.
+
+    Then only its own run has what it is made of, and what is made of it; what its partner is made of is alone as well.
+    """
+    if tensor.partner is None or not has_few_digits(tensor.leaf.norm):
+        return False
+    results = {result for op in _ops(tensor, "input") for result in _tensors_of(op, "output")} - {tensor}
+    are_alone = all(result.partner is None and not result.is_rejoining for result in results)
+    return bool(results) and are_alone and _is_made_of_others(tensor) and _is_made_of_others(tensor.partner)
+
+
+def _is_made_of_others(tensor: Tensor) -> bool:
+    """Return whether an op made a tensor of what only its own run has."""
+    given = {taken for op in _ops(tensor, "output")[:1] for taken in _tensors_of(op, "input")} - {tensor}
+    return any(taken.partner is None and taken.leaf.kind == "float" for taken in given)
+
+
+def _ops(tensor: Tensor, role: str) -> list[Op]:
+    """Return the ops that show a tensor in a role, in order."""
+    return [sight.op for sight in tensor.sights if sight.role == role]
+
+
+def _tensors_of(op: Op, role: str) -> list[Tensor]:
+    """Return the tensors that an op shows in a role."""
+    return [leaf.tensor for leaf in op.leaves if leaf.role == role and leaf.tensor is not None]
 
 
 def _agreeing(units: Sequence[Unit], sides: Sequence[Tensors]) -> tuple[Numbers, Numbers]:

@@ -85,10 +85,19 @@ WITH
             p.target_digest,
             p.golden_digest,
             t.wide_norm IS NOT NULL AND g.wide_norm IS NOT NULL AND nearest.golden_row IS NULL AS is_wide,
-            if(is_wide, t.wide_norm, p.target_norm) AS target_norm,
-            if(is_wide, g.wide_norm, coalesce(nearest.norm, p.golden_norm)) AS golden_norm,
-            if(is_wide, t.wide_mean, p.target_mean) AS target_mean,
-            if(is_wide, g.wide_mean, coalesce(nearest.mean, p.golden_mean)) AS golden_mean,
+            -- sums in the dtype of the tensor have its digits, beside which those of float32 need no others
+            nearest.golden_row IS NULL
+            AND (t.wide_norm IS NOT NULL OR NOT coalesce(is_low_precision(epsilon_of(p.target_dtype)), false))
+            AND (g.wide_norm IS NOT NULL OR NOT coalesce(is_low_precision(epsilon_of(p.golden_dtype)), false)) AS has_digits,
+            if(has_digits, coalesce(t.wide_norm, p.target_norm), p.target_norm) AS target_norm,
+            if(has_digits, coalesce(g.wide_norm, p.golden_norm), coalesce(nearest.norm, p.golden_norm)) AS golden_norm,
+            if(has_digits, coalesce(t.wide_mean, p.target_mean), p.target_mean) AS target_mean,
+            if(has_digits, coalesce(g.wide_mean, p.golden_mean), coalesce(nearest.mean, p.golden_mean)) AS golden_mean,
+            if(
+                NOT has_digits AND is_low_precision(spacing) AND epsilon_of(p.target_dtype) <> epsilon_of(p.golden_dtype),
+                spacing / 2,
+                0
+            ) AS lost_digits,
             p.golden_max AS own_max,
             p.golden_min AS own_min,
             t.zero_count AS target_zeros,
@@ -144,7 +153,7 @@ WITH
                 if(min_apart IS NULL, 0, greatest(abs(target_min), abs(golden_min)))
             ) AS magnitude,
             if(max_apart IS NULL OR min_apart IS NULL, NULL, nullif(greatest(target_norm, golden_norm), 0)) AS norm,
-            if(is_wide, 2.0 ** -48, 2.0 ** -22) AS rounding,
+            greatest(if(is_wide, 2.0 ** -48, 2.0 ** -22), lost_digits) AS rounding,
             is_like AND (
                 (target_max <> golden_max AND NOT (isfinite(target_max) AND isfinite(golden_max)))
                 OR (target_min <> golden_min AND NOT (isfinite(target_min) AND isfinite(golden_min)))

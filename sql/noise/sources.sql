@@ -70,11 +70,13 @@ WITH
     masks AS (
         SELECT row FROM noise_leaves WHERE is_input AND is_masked AND magnitude = 0 AND target_zeros <> golden_zeros
     ),
-    -- what a search took for the same, although another value makes the same result of it: no parameter, if these are known
+    -- what a search took for the same, although another value makes the same result of it, and not because it is a small term:
+    -- no parameter, if these are known
     without_effect AS (
         SELECT row
         FROM noise_makers AS m
-        JOIN noise_errors USING (number)
+        JOIN noise_errors AS made USING (number)
+        JOIN noise_ops AS o USING (number)
         WHERE
             getvariable('cross_framework') <> 0
             AND is_source
@@ -83,7 +85,7 @@ WITH
             AND NOT is_parameter
             AND (NOT is_trained OR EXISTS (FROM noise_makers WHERE is_parameter))
             AND upper > 0.1
-            AND error_out < 0.1 * upper
+            AND error_out < 0.1 * m.error * if(is_sum(o.api), least(1, m.magnitude / nullif(made.magnitude, 0)), 1)
     ),
     -- a table of few rows: joined first, all rows would look for one of the other sign
     unknown AS MATERIALIZED (
@@ -172,6 +174,8 @@ WITH
                         -- beside a mask one element tells; an error of 1 is as large as the tensor
                         if(n < 8 OR m.is_masked, 1000 * before.error, 10 * least(sure, greatest(0.1, 0.3 * sure)))
                     )
+                    -- what was computed in 16 bits, and perhaps cut from a tensor that only one run has, errs by a spacing
+                    AND (NOT is_low_precision(m.spacing) OR coalesce(m.error, 0) > m.spacing)
             END
         GROUP BY m.number
     ),

@@ -80,10 +80,11 @@ def train_torch(
     else:
         numpy.savez(weights, **{name: value.numpy() for name, value in state.items()})
     module.spoil(model, defect)
-    model.train()
+    dtype = torch.bfloat16 if how.pop("bfloat16") else torch.float32
+    model.to(dtype).train()
     noise = how.pop("noise")
     given = {name: torch.from_numpy(value) for name, value in batch(how.pop("pair")).items()}
-    given = {name: value if value.is_floating_point() else value.long() for name, value in given.items()}
+    given = {name: value.to(dtype) if value.is_floating_point() else value.long() for name, value in given.items()}
     shaking: Any = contextlib.nullcontext()
     if noise:
         from benchmarks.truth.pairs.chip_noise import ChipNoise
@@ -110,7 +111,8 @@ def train_mindspore(
     for name, parameter in parameters.items():
         parameter.set_data(mindspore.Tensor(values[name]))
     model.set_train()
-    how.pop("noise")  # MindSpore gives no hold to shake its kernels
+    for name in ("noise", "bfloat16"):  # MindSpore gives no hold to shake its kernels
+        how.pop(name)
     given = {name: mindspore.Tensor(value) for name, value in batch(how.pop("pair")).items()}
     step = mindspore.value_and_grad(lambda: module.loss(model, given), None, model.trainable_params())
     with lakeprobe.collect(model, run=run, lake=lake, level="mix", **how) as collector:
@@ -129,6 +131,7 @@ def main() -> None:
     parser.add_argument("--weights", type=Path, required=True)
     parser.add_argument("--task", default="statistics")
     parser.add_argument("--noise", action="store_true")
+    parser.add_argument("--bfloat16", action="store_true", help="train in bfloat16 (PyTorch)")
     asked = parser.parse_args()
     module = side(asked.pair, asked.side)
     train = train_torch if module.FRAMEWORK == "torch" else train_mindspore
@@ -136,7 +139,7 @@ def main() -> None:
         run, _, defect = text.partition("=")
         loss = train(
             module, run, asked.lake, defect or None, asked.weights, asked.side == 1,
-            task=asked.task, noise=asked.noise, pair=asked.pair, replace=True,
+            task=asked.task, noise=asked.noise, bfloat16=asked.bfloat16, pair=asked.pair, replace=True,
         )  # fmt: skip
         print(run, defect, f"{loss:.6f}", flush=True)
 

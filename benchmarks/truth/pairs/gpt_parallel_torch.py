@@ -29,7 +29,7 @@ class Attention(nn.Module):
         query = query.reshape(length, batch * self.heads, -1).transpose(0, 1)
         key = key.reshape(length, batch * self.heads, -1).permute(1, 2, 0)
         value = value.reshape(length, batch * self.heads, -1).transpose(0, 1)
-        empty = torch.empty(batch * self.heads, length, length).zero_()
+        empty = torch.empty(batch * self.heads, length, length, dtype=x.dtype).zero_()
         alpha = 0.4 if self.defect == "scale" else self.size**-0.5
         scores = torch.baddbmm(empty, query, key, beta=0.0, alpha=alpha).view(batch, self.heads, length, length)
         if self.defect == "mask":

@@ -43,7 +43,7 @@ class Attention(nn.Module):
         v = v.repeat_interleave(times, 1)
         scores = torch.matmul(q, k.transpose(2, 3)) * (0.5 if self.defect == "scale" else self.size**-0.5)
         shares = functional.softmax(scores.masked_fill(mask, float("-inf")), dim=-1, dtype=torch.float32)
-        out = torch.matmul(shares, v).transpose(1, 2).contiguous()
+        out = torch.matmul(shares.to(v.dtype), v).transpose(1, 2).contiguous()
         return self.o_proj(out.view(batch, length, hidden))
 
 

@@ -69,7 +69,7 @@ class Decoder(nn.Module):
         rates = torch.exp(-np.log(self.theta) * torch.arange(0, 4) / 4)
         angles = torch.outer(torch.arange(tokens.shape[1]).float(), rates)
         for block in self.decoder:
-            x = block(x, torch.cos(angles), torch.sin(angles))
+            x = block(x, torch.cos(angles).to(x.dtype), torch.sin(angles).to(x.dtype))
         return self.head(self.final(x))
 
 

@@ -20,8 +20,9 @@ class RMSNorm(nn.Module):
         self.weight, self.eps = nn.Parameter(torch.rand(hidden) + 0.5), eps
 
     def forward(self, x):
-        variance = x.to(torch.float32).pow(2).mean(-1, keepdim=True)
-        return self.weight * (x * torch.rsqrt(variance + self.eps))
+        wide = x.to(torch.float32)
+        variance = wide.pow(2).mean(-1, keepdim=True)
+        return self.weight * (wide * torch.rsqrt(variance + self.eps)).to(x.dtype)
 
 
 def rotate_half(x):
@@ -93,9 +94,9 @@ class Llama(nn.Module):
         frequencies = 1.0 / (self.base ** (torch.arange(0, 8, 2).float() / 8))
         angles = torch.arange(length).float()[:, None] * frequencies
         angles = torch.cat((angles, angles), -1)
-        mask = torch.full((length, length), torch.finfo(torch.float32).min).triu(1)
+        mask = torch.full((length, length), torch.finfo(x.dtype).min, dtype=x.dtype).triu(1)
         for layer in self.layers:
-            x = layer(x, angles.cos(), angles.sin(), mask)
+            x = layer(x, angles.cos().to(x.dtype), angles.sin().to(x.dtype), mask)
         return self.lm_head(self.norm(x))
 
 
