@@ -16,7 +16,7 @@ from itertools import chain, islice
 import numpy
 
 from lakeprobe.mapping.align import best_path
-from lakeprobe.mapping.ops import Op, distance, relation
+from lakeprobe.mapping.ops import Op, distance, has_few_digits, relation
 from lakeprobe.mapping.tensors import Matches, Tensor, Tensors, presume
 from lakeprobe.mapping.units import OUTPUT, PARAMETERS, Numbers, Unit
 
@@ -81,7 +81,7 @@ def presume_places(target: Unit, golden: Unit, matches: Matches) -> None:
     if all(supports):
         for ours, theirs in _classes(supports, int):
             if len(ours) == len(theirs) == 1 and ours[0] in results[0] and theirs[0] in results[1]:
-                presume(ours[0], theirs[0])
+                _presume(ours[0], theirs[0])
             else:
                 _presume_best(ours, theirs, made, results, modules)
     if next(matches.presumed_pairs(), None) is not None:
@@ -95,11 +95,16 @@ def presume_places(target: Unit, golden: Unit, matches: Matches) -> None:
 def _classes(
     supports: Sequence[dict[Tensor, int]], key: Callable[[int], int]
 ) -> list[tuple[list[Tensor], list[Tensor]]]:
-    """Return the unplaced tensors of both sides in classes of equal size and equal `key` of their supports."""
+    """Return the unplaced tensors of both sides in classes of equal size and equal `key` of their supports.
+
+    Steps on the way to what agrees need no place. In 16 bits less agrees, so what is a step in one run alone keeps its
+    counterpart from another's place.
+    """
     classes: dict[Hashable, tuple[list[Tensor], list[Tensor]]] = defaultdict(lambda: ([], []))
     for side, of_side in enumerate(supports):
         for tensor, support in of_side.items():
-            is_free = not tensor.is_rejoining and tensor.presumed is None
+            is_step = tensor.is_rejoining and not has_few_digits(tensor.leaf.norm)
+            is_free = not is_step and tensor.presumed is None
             if support and is_free and tensor.leaf.kind == "float":
                 classes[key(support), tensor.leaf.elements][side].append(tensor)
     return [(ours, theirs) for ours, theirs in classes.values() if ours and theirs]
@@ -314,7 +319,13 @@ def _presume_best(
         return total if total >= _LEAST_SCORE else 0.0
 
     for place, other_place in best_path(ours, theirs, score):
-        presume(ours[place], theirs[other_place])
+        _presume(ours[place], theirs[other_place])
+
+
+def _presume(tensor: Tensor, other: Tensor) -> None:
+    """Presume that two tensors are at the same place, unless one is a step on the way to what agrees."""
+    if not (tensor.is_rejoining or other.is_rejoining):
+        presume(tensor, other)
 
 
 def _lasts(tensors: list[Tensor], results: _Results) -> set[Tensor]:

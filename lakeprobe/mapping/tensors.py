@@ -295,13 +295,21 @@ def _mark_rejoining(unit: Unit, side: Tensors, partner: Numbers, agrees: Numbers
 def _is_chance(tensor: Tensor) -> bool:
     """Return whether a tensor has its partner by chance, as where statistics of 16 bits have few digits.
 
-    Then only its own run has what it is made of, and what is made of it; what its partner is made of is alone as well.
+    Then neither what the two are made of nor what is made of them is in the other run.
     """
     if tensor.partner is None or not has_few_digits(tensor.leaf.norm):
         return False
-    results = {result for op in _ops(tensor, "input") for result in _tensors_of(op, "output")} - {tensor}
-    are_alone = all(result.partner is None and not result.is_rejoining for result in results)
-    return bool(results) and are_alone and _is_made_of_others(tensor) and _is_made_of_others(tensor.partner)
+    both = (tensor, tensor.partner)
+    return bool(_results(tensor)) and all(
+        _is_made_of_others(each)
+        and all(result.partner is None and not result.is_rejoining for result in _results(each))
+        for each in both
+    )
+
+
+def _results(tensor: Tensor) -> set[Tensor]:
+    """Return what ops make of a tensor."""
+    return {result for op in _ops(tensor, "input") for result in _tensors_of(op, "output")} - {tensor}
 
 
 def _is_made_of_others(tensor: Tensor) -> bool:

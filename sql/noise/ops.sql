@@ -5,7 +5,7 @@
 -- An extra op on one side shifts the call numbers of later calls, so that ops with one name are different calls. Such
 --   ops are in different modules, or take other arguments at another place, and this query separates them, unless the
 --   modules of the two programs differ anyway.
--- api: its own or, of the last of several ops that do what golden does in one normalisation, golden's
+-- api: its own or, of a module of another name or the last of several ops that do what a normalisation of golden does, golden's
 -- is_leaf: not a module in which other ops were recorded; between two implementations, in which others were compared
 -- rounding: in a dump of modules alone that of a matrix product, where a module may have one inside
 -- phase: forward, backward, or optimizer (what is called after the last backward op)
@@ -106,16 +106,20 @@ WITH
         SELECT DISTINCT target_seq, golden_seq FROM paired
     ),
     placed AS (
-        SELECT t.seq AS target_seq, pairs.golden_seq, t.seq::DOUBLE AS place, whole.api AS whole_api, t.*
+        SELECT
+            t.seq AS target_seq,
+            pairs.golden_seq,
+            t.seq::DOUBLE AS place,
+            coalesce(whole.module_class, whole.api) AS whole_api,
+            t.*
         FROM target_ops AS t
         LEFT JOIN pairs ON pairs.target_seq = t.seq
         LEFT JOIN golden_ops AS whole
             ON whole.seq = pairs.golden_seq
             AND getvariable('cross_framework') <> 0
-            AND is_normalisation(whole.api)
-            AND NOT is_normalisation(t.api)
-            AND whole.op_kind = 'api'
-            AND t.op_kind = 'api'
+            AND is_normalisation(coalesce(whole.module_class, whole.api))
+            AND NOT is_normalisation(coalesce(t.module_class, t.api))
+            AND whole.op_kind = t.op_kind
             AND t.seq IN (FROM compared)
         WHERE t.seq IN (SELECT target_seq FROM recorded WHERE target_seq IS NOT NULL)
         UNION ALL

@@ -33,10 +33,7 @@ WITH
             l.is_input,
             o.op_kind = 'module' AND l.is_input AND l.role = 'input' AS is_taken_by_module,
             l.is_input AND is_addend(o.api, l.slot) AS is_added,
-            -- the rows of attention are averages of values, whatever the scores are
-            l.is_input
-            AND NOT is_added
-            AND NOT (regexp_matches(o.api, '(?i)attention') AND l.slot IN ('input.0', 'input.1', 'input.query', 'input.key')) AS is_factor,
+            l.is_input AND NOT is_added AND NOT picks_rows(o.api, l.slot) AS is_factor,
             -- a batch norm may round the mean of a channel to 16 bits, and all elements of the channel err together
             if(regexp_matches(o.api, '(?i)batch|instance') AND is_low_precision(l.spacing), l.n, NULL) AS channels,
             l.n,

@@ -52,9 +52,21 @@ WITH
         FROM (FROM noise_shifts UNION ALL FROM noise_near_shifts UNION ALL FROM noise_passed_shifts UNION ALL FROM noise_laws)
         QUALIFY row_number() OVER (PARTITION BY number ORDER BY score DESC, members DESC, unit) = 1
     ),
+    -- products of two programs of which no factor could be compared: what their norm tells may come from before
+    unknown AS (
+        SELECT o.number
+        FROM noise_ops AS o
+        LEFT JOIN noise_leaves AS l
+            ON l.number = o.number AND l.is_input AND l.is_float AND l.is_paired AND NOT picks_rows(o.api, l.slot)
+        WHERE getvariable('cross_framework') <> 0 AND o.rounding = 'matmul' AND l.row IS NULL
+    ),
     -- the norm of an op whose inputs err far more than ops round tells nothing, unless it moves further than they do
     shifted AS (
-        SELECT number, 'shift' AS evidence, NULL::INTEGER AS row, if(phase = 'forward' OR is_law, 1, 2) AS class
+        SELECT
+            number,
+            'shift' AS evidence,
+            NULL::INTEGER AS row,
+            if((phase = 'forward' AND number NOT IN (FROM unknown)) OR is_law, 1, 2) AS class
         FROM shifts
         JOIN noise_errors USING (number)
         JOIN (SELECT number, phase FROM noise_ops) AS o USING (number)
