@@ -18,9 +18,14 @@ pytest.importorskip("torch")
 _ROOT = Path(__file__).resolve().parents[2]
 
 
+_LOW = " in bfloat16"
 _RUNS = {
     "llama_torch": (["a", "a_eps=eps"], ["b", "b_scale=scale"]),
     "mixer_torch": (["a", "a_gelu=gelu"], ["b", "b_silu=silu", "b_divisor=divisor"]),
+    f"llama_torch{_LOW}": (["a", "a_eps=eps"], ["b", "b_weight=weight"]),
+    f"gpt_torch{_LOW}": (["a", "a_mask=mask"], ["b", "b_mask=mask"]),
+    f"translate_torch{_LOW}": (["a"], ["b", "b_eps=eps"]),
+    f"grouped_torch{_LOW}": (["a"], ["b", "b_eps=eps"]),
 }
 """Of each pair the runs of its two sides, with their defects."""
 
@@ -30,11 +35,13 @@ def lakes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """The runs of each pair in a lake."""
     found = {}
     for pair, sides in _RUNS.items():
-        folder = tmp_path_factory.mktemp(pair)
+        folder = tmp_path_factory.mktemp(pair.replace(" ", "_"))
         found[pair] = folder / "lake"
         for side, runs in enumerate(sides):
             where = ["--lake", str(folder / "lake"), "--weights", str(folder / "weights.npz")]
-            command = [sys.executable, "-m", "benchmarks.truth.pairs.collect", pair, str(side), *runs, *where]
+            how = ["--bfloat16"] if pair.endswith(_LOW) else []
+            model = [pair.removesuffix(_LOW), str(side)]
+            command = [sys.executable, "-m", "benchmarks.truth.pairs.collect", *model, *runs, *where, *how]
             subprocess.run(command, cwd=_ROOT, check=True, capture_output=True)
     return found
 
@@ -51,6 +58,19 @@ def lakes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         ("mixer_torch", "a_gelu", "b"),
         ("mixer_torch", "b_silu", "a"),
         ("mixer_torch", "b_divisor", "a"),
+        (f"llama_torch{_LOW}", "a", "b"),
+        (f"llama_torch{_LOW}", "b", "a"),
+        (f"llama_torch{_LOW}", "a_eps", "b"),
+        (f"llama_torch{_LOW}", "b_weight", "a"),
+        (f"gpt_torch{_LOW}", "a", "b"),
+        (f"gpt_torch{_LOW}", "a_mask", "b"),
+        (f"gpt_torch{_LOW}", "b_mask", "a"),
+        (f"translate_torch{_LOW}", "a", "b"),
+        (f"translate_torch{_LOW}", "b", "a"),
+        (f"translate_torch{_LOW}", "b_eps", "a"),
+        (f"grouped_torch{_LOW}", "a", "b"),
+        (f"grouped_torch{_LOW}", "b", "a"),
+        (f"grouped_torch{_LOW}", "b_eps", "a"),
     ],
 )
 def test_the_planted_op_is_named(lakes: dict[str, Path], pair: str, target: str, golden: str) -> None:
@@ -63,4 +83,5 @@ def test_the_planted_op_is_named(lakes: dict[str, Path], pair: str, target: str,
             assert named_first is None
         else:
             assert named_first is not None
-            assert re.search(defects(PAIRS[pair]["ab".index(side)])[defect], named_first)
+            module = PAIRS[pair.removesuffix(_LOW)]["ab".index(side)]
+            assert re.search(defects(module)[defect], named_first)

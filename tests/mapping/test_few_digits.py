@@ -1,0 +1,47 @@
+"""Statistics of 16 bits have few digits: what is equal up to a spacing of theirs may be one tensor."""
+
+from __future__ import annotations
+
+import math
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from lakeprobe.mapping.layouts import are_near_norms
+from lakeprobe.mapping.left_over import are_masked_otherwise
+from lakeprobe.mapping.ops import has_few_digits
+
+
+@pytest.mark.parametrize(
+    ("number", "expected"),
+    [
+        (24.625, True),
+        (0.0078125, True),
+        (24.6251, False),
+        (0.0, False),
+        (math.inf, False),
+        (math.nan, False),
+        (None, False),
+    ],
+)
+def test_few_digits(number: float | None, expected: bool) -> None:
+    assert has_few_digits(number) is expected
+
+
+def test_norms_of_parts_make_up_a_whole_to_its_digits() -> None:
+    together = math.sqrt(3.015625**2 + 4.03125**2 + 12.0625**2)  # 13.0709
+    assert are_near_norms(13.0625, together)
+    assert not are_near_norms(13.0625123, together)
+    assert not are_near_norms(13.25, together)
+    assert not are_near_norms(None, together)
+
+
+def test_scores_beside_other_masks_are_the_same_to_their_digits() -> None:
+    def scores(largest: float, mask: float) -> Any:
+        return SimpleNamespace(max=largest, min=mask, kind="float")
+
+    assert are_masked_otherwise(scores(3.046875, -9984.0), scores(3.078125, -math.inf))
+    assert not are_masked_otherwise(scores(3.0468751, -10000.0), scores(3.0781249, -math.inf))
+    assert not are_masked_otherwise(scores(3.046875, -9984.0), scores(4.0625, -math.inf))
+    assert not are_masked_otherwise(scores(3.046875, -9984.0), scores(3.046875, -9984.0))
