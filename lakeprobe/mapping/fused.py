@@ -1,7 +1,7 @@
 """Holds parameters that are one tensor in one run against the several of which the other run has made them.
 
 Max, min and norm of all parts together are those of the whole, in whatever order it holds their rows. Where they are
-not, the two still belong together if ops take the whole and each of the parts with one tensor that both runs have.
+not, the two still belong together if ops take the whole and each of the parts with one tensor, or two at one place.
 """
 
 from __future__ import annotations
@@ -76,8 +76,8 @@ def _make_up(parts: Sequence[Tensor], whole: Tensor) -> bool:
 
 
 def _are_taken_alike(parts: Sequence[Tensor], whole: Tensor) -> bool:
-    """Return whether ops take the whole and each of the parts with one tensor that both runs have."""
-    common = {other.partner for other in _taken_with(whole)} - {None}
+    """Return whether ops take the whole and each of the parts with one tensor, or with two at the same place."""
+    common = {other.like for other in _taken_with(whole)} - {None}
     return bool(common.intersection(*map(_taken_with, parts)))
 
 

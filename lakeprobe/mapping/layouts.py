@@ -11,7 +11,7 @@ from lakeprobe.mapping.ops import TOLERANCE, Leaf, has_few_digits
 from lakeprobe.mapping.tensors import Matches, Tensor, Tensors
 from lakeprobe.mapping.units import PARAMETERS, Numbers, Unit
 
-_FEW_DIGITS = 2.0**-8
+_FEW_DIGITS = 2.0**-7
 """How far two norms of one tensor may be apart that bfloat16 holds, each to half a spacing."""
 
 

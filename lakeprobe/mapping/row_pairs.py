@@ -94,7 +94,7 @@ _BY_PATH = ("same module path", "paired module")
 _FRACTION = re.compile(r"[-+]?(\d+\.\d*|\d*\.?\d+e-\d+)", re.IGNORECASE)
 """The text of a number with a point or a negative exponent."""
 
-_WORD = re.compile(r"(?!(?:cpu|cuda|npu|gpu|ascend|true|false|none)$)[a-z_]+", re.IGNORECASE)
+_WORD = re.compile(r"(?!(?:cpu|cuda|npu|gpu|[Aa]scend|True|False|None)$)[A-Za-z_]+")
 """The text of a word that is no device, and neither a flag nor None."""
 
 _WHOLE = 3.0

@@ -23,7 +23,7 @@ _RUNS = {
     "llama_torch": (["a", "a_eps=eps"], ["b", "b_scale=scale"]),
     "mixer_torch": (["a", "a_gelu=gelu"], ["b", "b_silu=silu", "b_divisor=divisor"]),
     f"llama_torch{_LOW}": (["a", "a_eps=eps"], ["b", "b_weight=weight"]),
-    f"gpt_torch{_LOW}": (["a", "a_mask=mask"], ["b", "b_mask=mask"]),
+    f"gpt_torch{_LOW}": (["a", "a_mask=mask", "a_gelu=gelu"], ["b", "b_mask=mask"]),
     f"translate_torch{_LOW}": (["a"], ["b", "b_eps=eps"]),
     f"grouped_torch{_LOW}": (["a"], ["b", "b_eps=eps"]),
 }
@@ -64,6 +64,7 @@ def lakes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         (f"llama_torch{_LOW}", "b_weight", "a"),
         (f"gpt_torch{_LOW}", "a", "b"),
         (f"gpt_torch{_LOW}", "a_mask", "b"),
+        (f"gpt_torch{_LOW}", "a_gelu", "b"),
         (f"gpt_torch{_LOW}", "b_mask", "a"),
         (f"translate_torch{_LOW}", "a", "b"),
         (f"translate_torch{_LOW}", "b", "a"),
