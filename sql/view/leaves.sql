@@ -1,8 +1,7 @@
 -- leaves: the inputs, parameters and outputs of one (step, rank), as both sides have them.
 -- grain: one row of the comparison
 -- parameters: $comparison, $step, $rank; the view results, the table view_levels
--- target_recorded, golden_recorded: a bit for each of max, min, mean and norm, the first the lowest: set where there is a value,
---   be it NaN
+-- target_recorded, golden_recorded: macros/recorded_statistics
 -- in no order: view/unit.py sorts them by node and row
 SELECT
     results.row,
@@ -30,14 +29,8 @@ SELECT
     golden_min,
     golden_mean,
     golden_norm,
-    (
-        (target_max IS NOT NULL)::INTEGER + 2 * (target_min IS NOT NULL)::INTEGER + 4 * (target_mean IS NOT NULL)::INTEGER
-        + 8 * (target_norm IS NOT NULL)::INTEGER
-    )::TINYINT AS target_recorded,
-    (
-        (golden_max IS NOT NULL)::INTEGER + 2 * (golden_min IS NOT NULL)::INTEGER + 4 * (golden_mean IS NOT NULL)::INTEGER
-        + 8 * (golden_norm IS NOT NULL)::INTEGER
-    )::TINYINT AS golden_recorded
+    recorded_statistics(target_max, target_min, target_mean, target_norm) AS target_recorded,
+    recorded_statistics(golden_max, golden_min, golden_mean, golden_norm) AS golden_recorded
 FROM results
 JOIN view_levels AS levels
     ON levels.step = results.step

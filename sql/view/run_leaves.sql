@@ -28,10 +28,7 @@ SELECT
     NULL::DOUBLE AS golden_min,
     NULL::DOUBLE AS golden_mean,
     NULL::DOUBLE AS golden_norm,
-    (
-        (max IS NOT NULL)::INTEGER + 2 * (min IS NOT NULL)::INTEGER + 4 * (mean IS NOT NULL)::INTEGER
-        + 8 * (norm IS NOT NULL)::INTEGER
-    )::TINYINT AS target_recorded,
+    recorded_statistics(max, min, mean, norm) AS target_recorded,
     0::TINYINT AS golden_recorded
 FROM tensors
 JOIN view_levels AS levels
