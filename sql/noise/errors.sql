@@ -174,33 +174,35 @@ WITH
         ) AS made ON made.target_key = alone.key AND made.number < o.number
         GROUP BY o.number
     ),
+    -- what is added to many elements counts in each; in a sum over elements, or their mean, errors may have one sign
+    weighed AS (
+        SELECT
+            given.*,
+            given.norm / larger_norm * CASE
+                WHEN is_reduction(api) THEN greatest(larger_norm / given.norm, if(api = 'mean', outputs.n / given.n, 1))
+                WHEN regexp_matches(api, '(?i)cat|stack') THEN 1
+                ELSE sqrt(greatest(1, outputs.n / given.n))
+            END AS share
+        FROM given
+        LEFT JOIN outputs USING (number)
+    ),
     inputs AS (
         SELECT
-            given.number,
+            number,
             max(if(is_like, if(is_float OR differs, taken, NULL), 1)) AS largest,
             max(if(is_float AND is_like, unseen, 0)) AS unseen,
-            max(if(is_float AND is_like, unseen * sqrt(given.n), 0)) AS unseen_by_norm,
+            max(if(is_float AND is_like, unseen * sqrt(n), 0)) AS unseen_by_norm,
             sqrt(
                 ordered_sum(
                     (if(is_float, greatest(taken, unseen, if(share > 100, last_digit, 0)), NULL) * share) ** 2
                 )
             ) AS summed,
-            bool_and(is_like AND NOT given.is_masked) AS is_summable,
+            bool_and(is_like AND NOT is_masked) AS is_summable,
             bool_or(is_hidden) AS is_hidden,
-            max(if(is_float AND isfinite(given.magnitude), given.magnitude, NULL)) AS magnitude,
-            max(given.magnitude / given.smallest) AS range
-        FROM given
-        LEFT JOIN outputs USING (number)
-        -- what is added to many elements counts in each; in a sum over elements, or their mean, errors may have one sign
-        CROSS JOIN LATERAL (
-            SELECT
-                given.norm / larger_norm * CASE
-                    WHEN is_reduction(api) THEN greatest(larger_norm / given.norm, if(api = 'mean', outputs.n / given.n, 1))
-                    WHEN regexp_matches(api, '(?i)cat|stack') THEN 1
-                    ELSE sqrt(greatest(1, outputs.n / given.n))
-                END AS share
-        ) AS of_output
-        GROUP BY given.number
+            max(if(is_float AND isfinite(magnitude), magnitude, NULL)) AS magnitude,
+            max(magnitude / smallest) AS range
+        FROM weighed
+        GROUP BY number
     ),
     -- the two factors of a matrix product: its largest inputs, of which the first ends in the dimension that is summed over
     factors AS (
@@ -226,6 +228,15 @@ WITH
         )
         GROUP BY number
         HAVING count(*) = 2
+    ),
+    -- apart, since a window sorts all columns that it passes on
+    earlier AS (
+        SELECT
+            number,
+            max(taken_out) FILTER (WHERE direction <> 'parameters_grad')
+            OVER (ORDER BY number ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS error
+        FROM outputs
+        JOIN noise_ops USING (number)
     ),
     known AS (
         SELECT
@@ -288,14 +299,14 @@ WITH
                 error_taken IS NULL OR unseen.target_seq IS NOT NULL OR inputs.is_hidden,
                 coalesce(
                     if(inputs.is_hidden, NULL, traced.error),
-                    max(taken_out) FILTER (WHERE o.direction <> 'parameters_grad')
-                    OVER (ORDER BY o.number ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
+                    earlier.error
                 ),
                 NULL
             ) AS error_before,
             coalesce(greatest(error_taken, error_before), 1) AS own_error_in
         FROM outputs
         JOIN noise_ops AS o USING (number)
+        JOIN earlier USING (number)
         LEFT JOIN inputs USING (number)
         LEFT JOIN traced USING (number)
         LEFT JOIN factors USING (number)
@@ -352,6 +363,16 @@ WITH
         LEFT JOIN divided ON divided.call_key = made.call_key
         WHERE made.own_error_in * coalesce(divided.condition, 1) > 10 * carried.upper
         GROUP BY carried.number
+    ),
+    returned AS (
+        SELECT
+            known.*,
+            saved.error AS saved_error,
+            saved.range AS saved_range,
+            saved.made AS saved_made,
+            shrunk * steepest(known.api, saved.made) / 3 AS flattened
+        FROM known
+        LEFT JOIN saved USING (call_key)
     )
 SELECT
     known.number,
@@ -359,7 +380,7 @@ SELECT
         own_error_in,
         if(known.direction = 'backward', flattened * greatest(own_error_in, if(flattened > 100, spacing / 2, 0)), NULL),
         hidden.error,
-        if(phase = 'backward', saved.error, NULL),
+        if(phase = 'backward', saved_error, NULL),
         if(known.direction = 'parameters_grad', reached.error, NULL)
     ) AS error_in,
     error_out,
@@ -370,16 +391,14 @@ SELECT
     n,
     CASE
         WHEN known.direction = 'backward' AND regexp_matches(known.api, '(?i)^softmax$')
-            THEN greatest(known.condition, coalesce(saved.made * shrunk, 1))
-        WHEN known.direction = 'backward' THEN coalesce(divided.condition, saved.range, known.condition)
+            THEN greatest(known.condition, coalesce(saved_made * shrunk, 1))
+        WHEN known.direction = 'backward' THEN coalesce(divided.condition, saved_range, known.condition)
         ELSE known.condition
     END AS condition,
     extreme_condition,
     known.made AS magnitude
-FROM known
+FROM returned AS known
 LEFT JOIN hidden ON hidden.number = known.number
-LEFT JOIN saved ON saved.call_key = known.call_key
 LEFT JOIN divided ON divided.call_key = known.call_key
-CROSS JOIN LATERAL (SELECT shrunk * steepest(known.api, saved.made) / 3 AS flattened) AS of_slopes
 LEFT JOIN reached ON reached.module_key = known.module_key
 WHERE error_out IS NOT NULL

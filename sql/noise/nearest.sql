@@ -9,8 +9,8 @@
 WITH
     candidates AS (
         SELECT p.golden_row, p.target_max, p.target_min, p.target_norm, p.golden_max, p.golden_min, p.golden_norm, unnest(statistics) AS s
-        FROM noise_repeat_rows
-        JOIN paired AS p USING (golden_row)
+        FROM paired AS p
+        JOIN noise_repeat_rows USING (golden_row)
         WHERE p.target_row IS NOT NULL
     ),
     measured AS (

@@ -42,10 +42,10 @@ WITH
         WINDOW calls AS (ORDER BY golden_seq)
     ),
     target_modules AS (
-        SELECT DISTINCT module_of(parent) FROM target_ops WHERE parent IS NOT NULL
+        SELECT DISTINCT module_of(parent) FROM (SELECT DISTINCT parent FROM target_ops WHERE parent IS NOT NULL)
     ),
     golden_modules AS (
-        SELECT DISTINCT module_of(parent) FROM golden_ops WHERE parent IS NOT NULL
+        SELECT DISTINCT module_of(parent) FROM (SELECT DISTINCT parent FROM golden_ops WHERE parent IS NOT NULL)
     ),
     -- looked up for those in different modules only, which are few
     moved AS MATERIALIZED (
@@ -105,6 +105,13 @@ WITH
     recorded AS (
         SELECT DISTINCT target_seq, golden_seq FROM paired
     ),
+    -- apart: all ops would look for the pair before them
+    alone AS (
+        FROM golden_ops
+        WHERE
+            seq IN (SELECT golden_seq FROM recorded WHERE golden_seq IS NOT NULL)
+            AND seq NOT IN (SELECT golden_seq FROM pairs)
+    ),
     placed AS (
         SELECT
             t.seq AS target_seq,
@@ -124,11 +131,8 @@ WITH
         WHERE t.seq IN (SELECT target_seq FROM recorded WHERE target_seq IS NOT NULL)
         UNION ALL
         SELECT NULL, g.seq, place_after(before.target_seq, before.golden_seq, g.seq), NULL, g.*
-        FROM golden_ops AS g
+        FROM alone AS g
         ASOF LEFT JOIN pairs AS before ON before.golden_seq <= g.seq
-        WHERE
-            g.seq IN (SELECT golden_seq FROM recorded WHERE golden_seq IS NOT NULL)
-            AND g.seq NOT IN (SELECT golden_seq FROM pairs)
     ),
     ends AS (
         SELECT

@@ -197,7 +197,7 @@ LEFT JOIN noise_added AS a USING (number)
 LEFT JOIN shifts ON shifts.number = every.number
 LEFT JOIN noise_floors AS floors ON floors.rounding = o.rounding
 LEFT JOIN noise_repeat AS repeat ON repeat.golden_seq = o.golden_seq
-LEFT JOIN noise_makers AS m ON m.row = every.row
+LEFT JOIN (FROM noise_makers SEMI JOIN noise_wiring USING (row)) AS m ON m.row = every.row
 LEFT JOIN noise_ops AS tm ON tm.number = list_max(m.target_makers)
 LEFT JOIN noise_ops AS gm ON gm.number = list_max(m.golden_makers)
 ORDER BY nth

@@ -38,6 +38,9 @@ WITH
             OR coalesce(bool_and(smallest IS NOT NULL) FILTER (WHERE is_input), false) AS is_regular
         FROM noise_leaves AS l
         JOIN noise_ops AS o USING (number)
+        -- most dumps count none
+        SEMI JOIN (SELECT number FROM noise_leaves WHERE NOT is_input AND target_zeros IS NOT NULL) AS counted
+            ON counted.number = l.number
         WHERE
             o.side = 'pair'
             AND o.is_leaf
