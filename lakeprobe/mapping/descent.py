@@ -330,4 +330,5 @@ def _presume(tensor: Tensor, other: Tensor) -> None:
 
 def _lasts(tensors: list[Tensor], results: _Results) -> set[Tensor]:
     """Return the tensors that no op turns into another one with the same support and size."""
-    return {tensor for tensor in tensors if not any(other in results.get(tensor, ()) for other in tensors)}
+    of_class = set(tensors)
+    return {tensor for tensor in tensors if not (of_class & results.get(tensor, set())) - {tensor}}

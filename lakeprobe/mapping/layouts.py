@@ -7,12 +7,9 @@ from __future__ import annotations
 
 import numpy
 
-from lakeprobe.mapping.ops import TOLERANCE, Leaf, has_few_digits
+from lakeprobe.mapping.ops import TOLERANCE, Leaf, spacing_of
 from lakeprobe.mapping.tensors import Matches, Tensor, Tensors
 from lakeprobe.mapping.units import PARAMETERS, Numbers, Unit
-
-_FEW_DIGITS = 2.0**-7
-"""How far two norms of one tensor may be apart that bfloat16 holds, each to half a spacing."""
 
 
 def of_pair(leaf: Leaf, other: Leaf) -> str:
@@ -73,5 +70,4 @@ def are_near(ours: float | None, theirs: float | None, tolerance: float = TOLERA
 
 def are_near_norms(ours: float | None, theirs: float | None, tolerance: float = TOLERANCE) -> bool:
     """Return whether two norms are equal up to `tolerance`, or as nearly as few digits tell."""
-    has_few = has_few_digits(ours) or has_few_digits(theirs)
-    return are_near(ours, theirs, max(tolerance, _FEW_DIGITS) if has_few else tolerance)
+    return are_near(ours, theirs, max(tolerance, spacing_of(ours), spacing_of(theirs)))

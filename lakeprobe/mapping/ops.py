@@ -22,8 +22,15 @@ LEAST_MASK, BEYOND_VALUES = 5000.0, 100.0
 The norm and the mean are the mask's, so the other extreme alone says whether two tensors are one.
 """
 
-DIGITS_OF_HALF = 2.0**11
+DIGITS_OF_HALF, DIGITS_OF_BFLOAT = 2.0**11, 2.0**8
 """A float16 has 11 binary digits, and a bfloat16 8. So few agree by chance."""
+
+OF_HALF, OF_BFLOAT = (2.0**-9, 2.0**-9), (TOLERANCE, 2.0**-7)
+"""The largest differences of extremes, and of norms and means, of one tensor in float16 and in bfloat16.
+
+Two programs round a few elements to neighbours, and the sums, which they add up in other ways. In bfloat16 unrelated
+tensors have neighbouring extremes by chance.
+"""
 
 _SAME_FAMILY, _PART_OF = 3.0, 1.5
 """The weight of two ops that are of one kind, or where one is a part of the other."""
@@ -138,22 +145,24 @@ def same_values(target: Leaf, golden: Leaf) -> bool | None:
         return target.digest == golden.digest
     if target.max is None or golden.max is None or target.min is None or golden.min is None:
         return None
-    extremes = (target.max, target.min, golden.max, golden.min)
-    masks = _masks(*extremes)
-    numbers = (abs(number) for number in extremes if math.isfinite(number) and number not in masks)
+    of_both = (target.max, target.min, golden.max, golden.min)
+    masks = _masks(*of_both)
+    numbers = (abs(number) for number in of_both if math.isfinite(number) and number not in masks)
     magnitude = max(numbers, default=0.0)
     if masks and has_few_digits(magnitude):
         return None
-    if not (_close(target.max, golden.max, magnitude) and _close(target.min, golden.min, magnitude)):
+    of_extremes, of_sums = _tolerances(target, golden)
+    extremes = ((target.max, golden.max), (target.min, golden.min))
+    if not all(_close(ours, theirs, magnitude, of_extremes) for ours, theirs in extremes):
         return False
     if target.norm is None or golden.norm is None:
         return True
     norm = max(abs(target.norm), abs(golden.norm))
-    if not _close(target.norm, golden.norm, norm):
+    if not _close(target.norm, golden.norm, norm, of_sums):
         return False
     if target.mean is None or golden.mean is None:
         return True
-    return _close(target.mean, golden.mean, norm / math.sqrt(max(target.elements, 1)))
+    return _close(target.mean, golden.mean, norm / math.sqrt(max(target.elements, 1)), of_sums)
 
 
 def _masks(our_max: float, our_min: float, their_max: float, their_min: float) -> set[float]:
@@ -168,7 +177,27 @@ def _masks(our_max: float, our_min: float, their_max: float, their_min: float) -
 
 def has_few_digits(number: float | None) -> bool:
     """Return whether `number` is known and positive, and a type of 16 bits may hold it."""
-    return number is not None and 0 < number < math.inf and (math.frexp(number)[0] * DIGITS_OF_HALF).is_integer()
+    return spacing_of(number) > 0
+
+
+def spacing_of(number: float | None) -> float:
+    """Return the relative spacing of the coarsest type of 16 bits that may hold a positive `number`, 0 if none may."""
+    if number is None or not 0 < number < math.inf:
+        return 0.0
+    mantissa = math.frexp(number)[0]
+    return next((2 / digits for digits in (DIGITS_OF_BFLOAT, DIGITS_OF_HALF) if (mantissa * digits).is_integer()), 0.0)
+
+
+def _tolerances(target: Leaf, golden: Leaf) -> tuple[float, float]:
+    """Return the largest differences of extremes and of sums by which the two may be one tensor."""
+    if not ((target.norm or 0) > 0 and (golden.norm or 0) > 0):
+        return TOLERANCE, TOLERANCE
+    numbers = (target.max, target.min, target.norm, golden.max, golden.min, golden.norm)
+    mantissas = [math.frexp(number)[0] for number in numbers if number is not None and math.isfinite(number)]
+    for digits, tolerances in ((DIGITS_OF_BFLOAT, OF_BFLOAT), (DIGITS_OF_HALF, OF_HALF)):
+        if all((mantissa * digits).is_integer() for mantissa in mantissas):
+            return tolerances
+    return TOLERANCE, TOLERANCE
 
 
 def distance(target: Leaf, golden: Leaf) -> float:
@@ -208,7 +237,7 @@ def common_end(ours: Sequence[str], theirs: Sequence[str]) -> int:
     return count
 
 
-def _close(ours: float, theirs: float, magnitude: float) -> bool:
+def _close(ours: float, theirs: float, magnitude: float, tolerance: float) -> bool:
     if ours == theirs or (ours != ours and theirs != theirs):  # both NaN
         return True
-    return abs(ours - theirs) <= TOLERANCE * magnitude < math.inf
+    return abs(ours - theirs) <= tolerance * magnitude < math.inf

@@ -2,7 +2,8 @@
 
 A leaf is one sight of a tensor: the output of one op is the input of others. Within a run, leaves with the same number
 of elements and the same statistics are one tensor, whatever their shape, because a view does not change these. Between
-two runs statistics only agree within `TOLERANCE`, because two devices round differently.
+two runs statistics only agree within `TOLERANCE`, because two devices round differently, and those of 16 bits within a
+few spacings.
 """
 
 from __future__ import annotations
@@ -16,8 +17,11 @@ import numpy
 
 from lakeprobe.mapping.ops import (
     BEYOND_VALUES,
+    DIGITS_OF_BFLOAT,
     DIGITS_OF_HALF,
     LEAST_MASK,
+    OF_BFLOAT,
+    OF_HALF,
     TOLERANCE,
     Leaf,
     Op,
@@ -154,9 +158,15 @@ def is_partial(leaf: Leaf) -> bool:
 
 
 def excludes(target: Leaf, golden: Leaf) -> bool:
-    """Return whether values show that the two differ: one is the same as another tensor, or only a step on the way."""
+    """Return whether values show that the two differ: one is the same as another tensor, or only a step on the way.
+
+    So does its place, if another tensor of the other run is at the same one and has another shape than this.
+    """
     if are_same(target, golden):
         return False
+    places = [leaf.tensor.presumed for leaf in (target, golden) if leaf.tensor is not None]
+    if target.shape != golden.shape and any(place not in (None, target.tensor, golden.tensor) for place in places):
+        return True
     is_placed = (partner_of(target) or partner_of(golden)) is not None or is_step(target) or is_step(golden)
     return is_placed and distance(target, golden) > _NEAR
 
@@ -203,11 +213,15 @@ def match_tensors(target: Unit, golden: Unit) -> Matches:
     _add(partner, ours[alone], theirs[alone])
     left = numpy.flatnonzero(~alone)
     far = _distances(places[0][0], places[0][1][ours[left]], places[1][0], places[1][1][theirs[left]])
+    # what rounds to the same few digits need not be the nearest
+    coarse = left[_fits(places[0][0].norm[places[0][1][ours[left]]], DIGITS_OF_HALF)]
+    _match_in_order(partner, ours[coarse].tolist(), theirs[coarse].tolist())
     _match_nearest(partner, ours[left], theirs[left], far)
     _match_in_order(partner, ours[left].tolist(), theirs[left].tolist())
     matched = numpy.flatnonzero(partner[0] >= 0)
     far = _distances(places[0][0], places[0][1][matched], places[1][0], places[1][1][partner[0][matched]])
     limit = max(_LEAST_USUAL, _FAR * float(numpy.median(far[:_MANY]))) if len(far) else _LEAST_USUAL
+    limit = min(limit, TOLERANCE)  # what two types of 16 bits round may still hide a difference
     for place, other in zip(matched.tolist(), partner[0][matched].tolist(), strict=True):
         tensor, counterpart = sides[0].all[place], sides[1].all[other]
         tensor.partner, counterpart.partner = counterpart, tensor
@@ -340,7 +354,8 @@ def _agreeing(units: Sequence[Unit], sides: Sequence[Tensors]) -> tuple[Numbers,
         mine = orders[0][start:end]
         others = orders[1][slice(*theirs[bucket])]
         size = sizes[0][mine]
-        slack = numpy.where(numpy.isfinite(size), 2 * TOLERANCE * numpy.where(numpy.isfinite(size), size, 0.0), 0.0)
+        tolerance = numpy.where(_fits(size, DIGITS_OF_HALF), OF_HALF[0], TOLERANCE)
+        slack = 2 * tolerance * numpy.where(numpy.isfinite(size), size, 0.0)
         lows = numpy.searchsorted(sizes[1][others], size - slack, side="left")
         highs = numpy.searchsorted(sizes[1][others], size + slack, side="right")
         for part in _parts(highs - lows):
@@ -412,14 +427,15 @@ def same_values(ours: Columns, our_leaf: Numbers, theirs: Columns, their_leaf: N
     one, other = _numbers_of(ours, our_leaf), _numbers_of(theirs, their_leaf)
     with numpy.errstate(invalid="ignore", over="ignore"):
         magnitude, is_masked = _magnitudes(one, other)
-        has_few_digits = (magnitude > 0) & (numpy.frexp(magnitude)[0] * DIGITS_OF_HALF % 1 == 0)
-        near = _close(one[0], other[0], magnitude) & _close(one[1], other[1], magnitude)
+        has_few_digits = (magnitude > 0) & _fits(magnitude, DIGITS_OF_HALF)
+        of_extremes, of_sums = _tolerances(one, other)
+        near = _close(one[0], other[0], magnitude, of_extremes) & _close(one[1], other[1], magnitude, of_extremes)
         has_norm = ours.has_norm[our_leaf] & theirs.has_norm[their_leaf]
         norm = numpy.where(numpy.abs(other[3]) > numpy.abs(one[3]), numpy.abs(other[3]), numpy.abs(one[3]))
         has_mean = has_norm & ours.has_mean[our_leaf] & theirs.has_mean[their_leaf]
         width = numpy.sqrt(numpy.maximum(ours.elements[our_leaf], 1))
-        near &= ~has_norm | _close(one[3], other[3], norm)
-        near &= ~has_mean | _close(one[2], other[2], norm / width)
+        near &= ~has_norm | _close(one[3], other[3], norm, of_sums)
+        near &= ~has_mean | _close(one[2], other[2], norm / width, of_sums)
         near &= ours.has_range[our_leaf] & theirs.has_range[their_leaf] & ~(is_masked & has_few_digits)
     digest, other_digest = ours.digest[our_leaf], theirs.digest[their_leaf]
     return numpy.asarray(numpy.where((digest >= 0) & (other_digest >= 0), digest == other_digest, near))
@@ -438,9 +454,23 @@ def _numbers_of(columns: Columns, leaf: Numbers) -> tuple[Numbers, Numbers, Numb
     return columns.max[leaf], columns.min[leaf], columns.mean[leaf], columns.norm[leaf]
 
 
-def _close(ours: Numbers, theirs: Numbers, magnitude: Numbers) -> Numbers:
+def _tolerances(one: Sequence[Numbers], other: Sequence[Numbers]) -> tuple[Numbers, Numbers]:
+    """Compute `ops._tolerances` for many pairs, given as max, min, mean and norm."""
+    numbers = numpy.stack((one[0], one[1], one[3], other[0], other[1], other[3]))
+    has_norms = (one[3] > 0) & (other[3] > 0)
+    fits = [has_norms & _fits(numbers, digits).all(axis=0) for digits in (DIGITS_OF_BFLOAT, DIGITS_OF_HALF)]
+    of_extremes, of_sums = (numpy.select(fits, choices, TOLERANCE) for choices in zip(OF_BFLOAT, OF_HALF, strict=True))
+    return of_extremes, of_sums
+
+
+def _fits(numbers: Numbers, digits: float) -> Numbers:
+    """Return which numbers a type with so many binary digits holds, NaN and infinity among them."""
+    return numpy.asarray(~numpy.isfinite(numbers) | (numpy.frexp(numbers)[0] * digits % 1 == 0))
+
+
+def _close(ours: Numbers, theirs: Numbers, magnitude: Numbers, tolerance: Numbers) -> Numbers:
     are_nan = numpy.isnan(ours) & numpy.isnan(theirs)
-    slack = TOLERANCE * magnitude
+    slack = tolerance * magnitude
     return numpy.asarray((ours == theirs) | are_nan | ((numpy.abs(ours - theirs) <= slack) & (slack < numpy.inf)))
 
 

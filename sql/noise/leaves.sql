@@ -10,7 +10,8 @@
 --   independent. Contents give it exactly: ‖target − golden‖ / ‖golden‖. Statistics estimate it: an error ε per element
 --   moves the max and the min by ε of the larger magnitude, the norm by ε / √n of itself and the mean by ε · norm / n;
 --   error is the median of these four estimates (docs/noise.md), and no less than least_error. NULL with two. Beside a mask
---   only one extreme tells. Where the mean alone is known, error is least_error.
+--   only one extreme tells, and of what two programs normalise both do: it has one norm and one mean whatever is wrong. Where
+--   the mean alone is known, error is least_error.
 -- is_masked: a mask determines an extreme, and with it norm and mean
 -- lower: the second smallest estimate: correlated errors move norm and mean further than independent ones
 -- least_error: ‖target − golden‖ is no less than the difference of the norms (triangle inequality), nor than √n times that of
@@ -70,6 +71,7 @@ WITH
             p.role,
             coalesce(p.target_slot, p.golden_slot) AS slot,
             p.role NOT IN ('output', 'parameters_grad') AS is_input,
+            getvariable('cross_framework') <> 0 AND p.role = 'output' AND is_normalisation(o.api) AS is_normalised,
             coalesce(p.target_requires_grad AND p.golden_requires_grad, false) AS is_trained,
             p.target_row IS NOT NULL AND p.golden_row IS NOT NULL AS is_paired,
             coalesce(epsilon_of(p.target_dtype), epsilon_of(p.golden_dtype)) > 0 AS is_float,
@@ -156,7 +158,17 @@ WITH
             greatest(if(is_wide, 2.0 ** -48, 2.0 ** -22), lost_digits) AS rounding,
             is_like AND (
                 (target_max <> golden_max AND NOT (isfinite(target_max) AND isfinite(golden_max)))
-                OR (target_min <> golden_min AND NOT (isfinite(target_min) AND isfinite(golden_min)))
+                OR (
+                    target_min <> golden_min
+                    AND NOT (isfinite(target_min) AND isfinite(golden_min))
+                    -- two programs may mask with other numbers, of which a type of 16 bits holds some as -inf
+                    AND NOT (
+                        getvariable('cross_framework') <> 0
+                        AND least(target_min, golden_min) = '-inf'
+                        AND isfinite(target_max)
+                        AND isfinite(golden_max)
+                    )
+                )
             ) AS is_nonfinite,
             coalesce(measurement = 'measured' AND scale_norm > 0, false) AND NOT max_is_mask AND NOT min_is_mask AS is_measured
         FROM distances
@@ -211,7 +223,11 @@ WITH
             *,
             sqrt((left_of_max ** 2 + left_of_min ** 2) / 2) AS scatter,
             coalesce(
-                greatest(left_of_max, left_of_min) < abs(factor - 1) / 2
+                greatest(left_of_max, left_of_min)
+                -- two programs round their constants, too: extremes of 16 bits may stay where they are
+                < greatest(
+                    abs(factor - 1) / 2, if(getvariable('cross_framework') <> 0 AND is_low_precision(spacing), spacing, 0)
+                )
                 AND left_of_mean IS NOT NULL
                 AND abs(factor - 1) > getvariable('coarsest_matmul') / 10,
                 false
@@ -257,8 +273,8 @@ WITH
                 ),
                 NULL
             ) AS error_by_factor,
-            least(greatest(low_extreme, low_moment), least(high_extreme, high_moment)) AS second,
-            greatest(greatest(low_extreme, low_moment), least(high_extreme, high_moment)) AS third
+            if(is_normalised, low_extreme, least(greatest(low_extreme, low_moment), least(high_extreme, high_moment))) AS second,
+            if(is_normalised, high_extreme, greatest(greatest(low_extreme, low_moment), least(high_extreme, high_moment))) AS third
         FROM halves
     )
 SELECT

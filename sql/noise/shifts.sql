@@ -23,6 +23,10 @@
 -- is_law: the shift is 0 whatever the input error
 -- score: the deviation in double units, less one
 WITH
+    -- modules of which the normalisation in them tells
+    holding AS (
+        SELECT parent FROM noise_ops WHERE side = 'pair' AND is_leaf AND parent IS NOT NULL AND is_normalisation(api)
+    ),
     leaves AS (
         SELECT
             o.number,
@@ -53,7 +57,10 @@ WITH
         WHERE
             l.shift IS NOT NULL
             AND o.phase = 'forward'
-            AND (o.is_leaf OR (o.op_kind = 'module' AND getvariable('cross_framework') <> 0))
+            AND (
+                o.is_leaf
+                OR (o.op_kind = 'module' AND getvariable('cross_framework') <> 0 AND o.op NOT IN (FROM holding))
+            )
             AND (is_normalisation OR (o.rounding = 'matmul' AND o.op_kind <> 'module'))
     ),
     ops AS (
@@ -183,7 +190,12 @@ WITH
                 if(getvariable('is_first_step'), 0, 0.1 * error_in + 0.5 * second_error)
                 + if(is_low_precision(spacing), 0, 0.25 * hidden_error),
                 replaced,
-                rounding
+                -- a program that computes it in steps rounds the deviation of all rows one way, if all were normalised before
+                if(
+                    is_normalisation AND NOT is_softmax AND getvariable('cross_framework') <> 0 AND is_low_precision(spacing),
+                    greatest(rounding, spacing / 64),
+                    rounding
+                )
             ) AS bound,
             max(abs(shift - usual) / bound) OVER (
                 PARTITION BY kind, is_whole ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING EXCLUDE CURRENT ROW

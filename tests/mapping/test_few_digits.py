@@ -10,7 +10,7 @@ import pytest
 
 from lakeprobe.mapping.layouts import are_near_norms
 from lakeprobe.mapping.left_over import are_masked_otherwise
-from lakeprobe.mapping.ops import has_few_digits
+from lakeprobe.mapping.ops import has_few_digits, spacing_of
 
 
 @pytest.mark.parametrize(
@@ -27,6 +27,14 @@ from lakeprobe.mapping.ops import has_few_digits
 )
 def test_few_digits(number: float | None, expected: bool) -> None:
     assert has_few_digits(number) is expected
+
+
+@pytest.mark.parametrize(
+    ("number", "spacing"),
+    [(24.625, 2.0**-7), (24.640625, 2.0**-10), (24.6251, 0.0), (0.0, 0.0), (math.nan, 0.0), (None, 0.0)],
+)
+def test_the_spacing_is_that_of_the_coarsest_type_that_holds_a_number(number: float | None, spacing: float) -> None:
+    assert spacing_of(number) == spacing
 
 
 def test_norms_of_parts_make_up_a_whole_to_its_digits() -> None:

@@ -20,6 +20,11 @@ CASES = {
     "other scores beside a mask": ((2.9041234, MASK, -1e38, np.inf), (3.6093751, MASK, -1e38, np.inf), False),
     "scores of 16 bits beside a mask": ((2.96875, MASK, -1e38, np.inf), (2.96875, MASK, -1e38, np.inf), False),
     "scores beside -10000": ((2.9041234, -1e4, -4e3, 5e4), (3.6093751, -1e4, -4e3, 5e4), False),
+    "float16, rounded to neighbours": ((2.001953125, -1.0, 0.0500183, 9.0078125), (2.0, -1.0, 0.0499878, 9.0), True),
+    "float16, five spacings apart": ((2.009765625, -1.0, 0.05, 9.0), (2.0, -1.0, 0.05, 9.0), False),
+    "float32, as far apart as float16 may be": ((2.0019532, -1.0, 0.05, 9.0), (2.0, -1.0, 0.05, 9.0), False),
+    "bfloat16, sums rounded to neighbours": ((2.0, -1.0, 0.05, 9.0625), (2.0, -1.0, 0.05, 9.0), True),
+    "bfloat16, an extreme beside": ((2.015625, -1.0, 0.05, 9.0), (2.0, -1.0, 0.05, 9.0), False),
     "a mask": ((0.0, MASK, -1e38, np.inf), (0.0, MASK, -1e38, np.inf), True),
     "numbers of which one is large": ((12345.0, -5.0, 3.0, 2e4), (12345.1, -5.001, 3.0, 2e4), True),
 }

@@ -80,7 +80,7 @@ def train_torch(
     else:
         numpy.savez(weights, **{name: value.numpy() for name, value in state.items()})
     module.spoil(model, defect)
-    dtype = torch.bfloat16 if how.pop("bfloat16") else torch.float32
+    dtype = getattr(torch, how.pop("dtype"))
     model.to(dtype).train()
     noise = how.pop("noise")
     given = {name: torch.from_numpy(value) for name, value in batch(how.pop("pair")).items()}
@@ -108,12 +108,14 @@ def train_mindspore(
     values = module.carry(dict(numpy.load(weights)), defect)
     parameters = {parameter.name: parameter for parameter in model.get_parameters()}
     assert set(values) == set(parameters), sorted(set(values) ^ set(parameters))
+    dtype = getattr(mindspore, how.pop("dtype"))
     for name, parameter in parameters.items():
-        parameter.set_data(mindspore.Tensor(values[name]))
+        parameter.set_dtype(dtype)
+        parameter.set_data(mindspore.Tensor(values[name], dtype))
     model.set_train()
-    for name in ("noise", "bfloat16"):  # MindSpore gives no hold to shake its kernels
-        how.pop(name)
+    how.pop("noise")  # MindSpore gives no hold to shake its kernels
     given = {name: mindspore.Tensor(value) for name, value in batch(how.pop("pair")).items()}
+    given = {name: value.astype(dtype) if value.is_floating_point() else value for name, value in given.items()}
     step = mindspore.value_and_grad(lambda: module.loss(model, given), None, model.trainable_params())
     with lakeprobe.collect(model, run=run, lake=lake, level="mix", **how) as collector:
         loss, _ = step()
@@ -131,7 +133,9 @@ def main() -> None:
     parser.add_argument("--weights", type=Path, required=True)
     parser.add_argument("--task", default="statistics")
     parser.add_argument("--noise", action="store_true")
-    parser.add_argument("--bfloat16", action="store_true", help="train in bfloat16 (PyTorch)")
+    parser.add_argument(
+        "--dtype", default="float32", help="of weights and batch; MindSpore has no bfloat16 on CPUs (default: float32)"
+    )
     asked = parser.parse_args()
     module = side(asked.pair, asked.side)
     train = train_torch if module.FRAMEWORK == "torch" else train_mindspore
@@ -139,7 +143,7 @@ def main() -> None:
         run, _, defect = text.partition("=")
         loss = train(
             module, run, asked.lake, defect or None, asked.weights, asked.side == 1,
-            task=asked.task, noise=asked.noise, bfloat16=asked.bfloat16, pair=asked.pair, replace=True,
+            task=asked.task, noise=asked.noise, dtype=asked.dtype, pair=asked.pair, replace=True,
         )  # fmt: skip
         print(run, defect, f"{loss:.6f}", flush=True)
 
