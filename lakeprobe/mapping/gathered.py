@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 import numpy
 
 from lakeprobe.mapping.align import Pair
-from lakeprobe.mapping.ops import TOLERANCE, Leaf, Op, relation
+from lakeprobe.mapping.ops import Leaf, Op, relation, tolerances
 from lakeprobe.mapping.row_pairs import RowPair
 from lakeprobe.mapping.tensors import Matches, Tensor
 from lakeprobe.mapping.units import OUTPUT, Unit
@@ -173,5 +173,5 @@ def is_within(part: Leaf, whole: Leaf) -> bool:
     """Return whether the range of `part` is within the range of `whole`."""
     if part.max is None or part.min is None or whole.max is None or whole.min is None:
         return True
-    slack = TOLERANCE * max(abs(whole.max), abs(whole.min))
+    slack = tolerances(part, whole)[1] * max(abs(whole.max), abs(whole.min))
     return not (part.max > whole.max + slack or part.min < whole.min - slack)

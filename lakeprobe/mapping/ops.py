@@ -151,7 +151,7 @@ def same_values(target: Leaf, golden: Leaf) -> bool | None:
     magnitude = max(numbers, default=0.0)
     if masks and has_few_digits(magnitude):
         return None
-    of_extremes, of_sums = _tolerances(target, golden)
+    of_extremes, of_sums = tolerances(target, golden)
     extremes = ((target.max, golden.max), (target.min, golden.min))
     if not all(_close(ours, theirs, magnitude, of_extremes) for ours, theirs in extremes):
         return False
@@ -188,15 +188,15 @@ def spacing_of(number: float | None) -> float:
     return next((2 / digits for digits in (DIGITS_OF_BFLOAT, DIGITS_OF_HALF) if (mantissa * digits).is_integer()), 0.0)
 
 
-def _tolerances(target: Leaf, golden: Leaf) -> tuple[float, float]:
+def tolerances(target: Leaf, golden: Leaf) -> tuple[float, float]:
     """Return the largest differences of extremes and of sums by which the two may be one tensor."""
     if not ((target.norm or 0) > 0 and (golden.norm or 0) > 0):
         return TOLERANCE, TOLERANCE
     numbers = (target.max, target.min, target.norm, golden.max, golden.min, golden.norm)
     mantissas = [math.frexp(number)[0] for number in numbers if number is not None and math.isfinite(number)]
-    for digits, tolerances in ((DIGITS_OF_BFLOAT, OF_BFLOAT), (DIGITS_OF_HALF, OF_HALF)):
+    for digits, found in ((DIGITS_OF_BFLOAT, OF_BFLOAT), (DIGITS_OF_HALF, OF_HALF)):
         if all((mantissa * digits).is_integer() for mantissa in mantissas):
-            return tolerances
+            return found
     return TOLERANCE, TOLERANCE
 
 

@@ -455,7 +455,7 @@ def _numbers_of(columns: Columns, leaf: Numbers) -> tuple[Numbers, Numbers, Numb
 
 
 def _tolerances(one: Sequence[Numbers], other: Sequence[Numbers]) -> tuple[Numbers, Numbers]:
-    """Compute `ops._tolerances` for many pairs, given as max, min, mean and norm."""
+    """Compute `ops.tolerances` for many pairs, given as max, min, mean and norm."""
     numbers = numpy.stack((one[0], one[1], one[3], other[0], other[1], other[3]))
     has_norms = (one[3] > 0) & (other[3] > 0)
     fits = [has_norms & _fits(numbers, digits).all(axis=0) for digits in (DIGITS_OF_BFLOAT, DIGITS_OF_HALF)]

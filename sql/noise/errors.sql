@@ -133,7 +133,8 @@ WITH
         FROM paired
         WHERE role = 'input' AND target_row IS NOT NULL AND golden_row IS NOT NULL
     ),
-    -- likewise where its largest input has no counterpart, as what a bias is added to is inside an op of the other program
+    -- likewise where its largest input has no counterpart, as what a bias is added to is inside an op of the other program,
+    -- or what is added to zeros
     unseen AS (
         SELECT target_seq
         FROM paired
@@ -145,7 +146,11 @@ WITH
         GROUP BY target_seq
         HAVING
             max(list_aggregate(target_shape, 'product')) FILTER (WHERE golden_row IS NULL)
-            > coalesce(max(list_aggregate(target_shape, 'product')) FILTER (WHERE golden_row IS NOT NULL), 0)
+            > coalesce(
+                max(list_aggregate(target_shape, 'product'))
+                FILTER (WHERE golden_row IS NOT NULL AND (target_max > target_min) IS DISTINCT FROM false),
+                0
+            )
     ),
     alone AS (
         SELECT

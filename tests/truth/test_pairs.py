@@ -18,7 +18,7 @@ pytest.importorskip("torch")
 _ROOT = Path(__file__).resolve().parents[2]
 
 
-_LOW = " in bfloat16"
+_LOW, _HALF = " in bfloat16", " in float16"
 _RUNS = {
     "llama_torch": (["a", "a_eps=eps"], ["b", "b_scale=scale"]),
     "mixer_torch": (["a", "a_gelu=gelu"], ["b", "b_silu=silu", "b_divisor=divisor"]),
@@ -26,8 +26,9 @@ _RUNS = {
     f"gpt_torch{_LOW}": (["a", "a_mask=mask", "a_gelu=gelu"], ["b", "b_mask=mask"]),
     f"translate_torch{_LOW}": (["a"], ["b", "b_eps=eps"]),
     f"grouped_torch{_LOW}": (["a"], ["b", "b_eps=eps"]),
+    f"llama_torch{_HALF}": (["a"], ["b", "b_scale=scale"]),
 }
-"""Of each pair the runs of its two sides, with their defects."""
+"""Of each pair, and the dtype of its weights, the runs of its two sides with their defects."""
 
 
 @pytest.fixture(scope="module")
@@ -37,11 +38,11 @@ def lakes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     for pair, sides in _RUNS.items():
         folder = tmp_path_factory.mktemp(pair.replace(" ", "_"))
         found[pair] = folder / "lake"
+        model, _, dtype = pair.partition(" in ")
         for side, runs in enumerate(sides):
             where = ["--lake", str(folder / "lake"), "--weights", str(folder / "weights.npz")]
-            how = ["--bfloat16"] if pair.endswith(_LOW) else []
-            model = [pair.removesuffix(_LOW), str(side)]
-            command = [sys.executable, "-m", "benchmarks.truth.pairs.collect", *model, *runs, *where, *how]
+            how = ["--dtype", dtype or "float32"]
+            command = [sys.executable, "-m", "benchmarks.truth.pairs.collect", model, str(side), *runs, *where, *how]
             subprocess.run(command, cwd=_ROOT, check=True, capture_output=True)
     return found
 
@@ -72,6 +73,9 @@ def lakes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         (f"grouped_torch{_LOW}", "a", "b"),
         (f"grouped_torch{_LOW}", "b", "a"),
         (f"grouped_torch{_LOW}", "b_eps", "a"),
+        (f"llama_torch{_HALF}", "a", "b"),
+        (f"llama_torch{_HALF}", "b", "a"),
+        (f"llama_torch{_HALF}", "b_scale", "a"),
     ],
 )
 def test_the_planted_op_is_named(lakes: dict[str, Path], pair: str, target: str, golden: str) -> None:
@@ -84,5 +88,5 @@ def test_the_planted_op_is_named(lakes: dict[str, Path], pair: str, target: str,
             assert named_first is None
         else:
             assert named_first is not None
-            module = PAIRS[pair.removesuffix(_LOW)]["ab".index(side)]
+            module = PAIRS[pair.partition(" in ")[0]]["ab".index(side)]
             assert re.search(defects(module)[defect], named_first)

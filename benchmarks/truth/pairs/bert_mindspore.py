@@ -61,7 +61,7 @@ class Bert(nn.Cell):
             types = types + 1
         positions = self.position(Tensor(np.arange(length), ms.int32))
         x = self.embedding_norm(self.word(tokens) + positions + self.token_type(types))
-        bias = (1.0 - mask.astype(ms.float32)).reshape(-1, 1, 1, length) * -10000.0
+        bias = (1.0 - mask.astype(x.dtype)).reshape(-1, 1, 1, length) * -10000.0
         for block in self.blocks:
             x = block(x, bias)
         return self.vocabulary(self.tanh(self.transform(x)))

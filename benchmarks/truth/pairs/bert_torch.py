@@ -56,7 +56,7 @@ class Bert(nn.Module):
         if self.defect == "types":
             types = types + 1
         x = self.norm(self.words(tokens) + self.types(types) + self.places(torch.arange(length)))
-        bias = torch.zeros(mask.shape).masked_fill(mask == 0, float("-inf"))[:, None, None, :]
+        bias = torch.zeros(mask.shape, dtype=x.dtype).masked_fill(mask == 0, float("-inf"))[:, None, None, :]
         for layer in self.encoder:
             x = layer(x, bias.expand(-1, 1, length, length))
         return self.decoder(torch.tanh(self.dense(x)))

@@ -1,6 +1,5 @@
 """The LSTM of lstm_torch in MindSpore: a matrix a gate, operands the other way round, ops.split and Stack."""
 
-import mindspore as ms
 import numpy as np
 from mindspore import Parameter, Tensor, nn, ops
 
@@ -42,7 +41,7 @@ class Model(nn.Cell):
         self.vocabulary = nn.Dense(16, 50)
 
     def construct(self, tokens):
-        hidden = memory = ops.zeros((tokens.shape[0], 16), ms.float32)
+        hidden = memory = ops.zeros((tokens.shape[0], 16), self.scale.gamma.dtype)
         outputs = []
         for step in range(5):
             hidden, memory = self.recurrent(self.embedding(tokens[:, step]), hidden, memory)

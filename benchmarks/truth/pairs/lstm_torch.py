@@ -42,7 +42,7 @@ class Lstm(nn.Module):
 
     def forward(self, tokens):
         x = self.words(tokens)
-        state = (torch.zeros(x.shape[0], 16), torch.zeros(x.shape[0], 16))
+        state = (x.new_zeros(x.shape[0], 16), x.new_zeros(x.shape[0], 16))
         outputs = []
         for step in range(5):
             state = self.cell(x[:, step], state)

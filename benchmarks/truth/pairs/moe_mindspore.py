@@ -1,6 +1,5 @@
 """The mixture of experts of moe_torch in MindSpore: every expert sees every token, with a share of 0 where unchosen."""
 
-import mindspore as ms
 import numpy as np
 from mindspore import Parameter, Tensor, nn, ops
 
@@ -52,7 +51,7 @@ class Layer(nn.Cell):
         best = best / best.sum(-1, keepdims=True)
         out = ops.zeros_like(y)
         for number, expert in enumerate(self.experts):
-            share = ((which == number).astype(ms.float32) * best).sum(-1, keepdims=True)
+            share = ((which == number).astype(best.dtype) * best).sum(-1, keepdims=True)
             out = out + expert(y) * share
         return (y if self.defect == "order" else x) + out
 
