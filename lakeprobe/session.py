@@ -39,7 +39,7 @@ from lakeprobe.journals import settle as settling
 from lakeprobe.lake import audits, guard, layout, log, shards, staging, store, upkeep, views
 from lakeprobe.lake import comparison as comparisons
 from lakeprobe.lake.comparison import StoredComparison
-from lakeprobe.lake.connection import connect, query_errors, share_done
+from lakeprobe.lake.connection import connect, query_errors, records, share_done
 from lakeprobe.lake.shards import Pending
 from lakeprobe.lake.staging import Reader
 from lakeprobe.output import shown
@@ -839,7 +839,7 @@ class Verification:
         from lakeprobe.reports import verification_files
 
         rows = self.rows.filter("origin = 'device'").order("place")
-        return verification_files.write(rows_of(rows), Path(folder))
+        return verification_files.write(records(rows), Path(folder))
 
 
 LAYOUTS = ("lakeprobe", "msprobe")
@@ -992,8 +992,3 @@ class ComparisonResult:
             views.define(connection, snapshot)
             found = differing.first_difference(connection, self.stored)
             return [book.write(self.stored, self.summary(), found, Path(folder))]
-
-
-def rows_of(relation: duckdb.DuckDBPyRelation) -> list[dict[str, Any]]:
-    """The rows of a relation, each as values by column."""
-    return [dict(zip(relation.columns, row, strict=True)) for row in relation.fetchall()]

@@ -98,9 +98,9 @@ def _write_table(
     """Write a csv file of msprobe's. Raises UsageError if there is nothing to write, or a file is there already."""
     from lakeprobe import diagnostics
     from lakeprobe.errors import UsageError
-    from lakeprobe.lake.connection import query_errors
+    from lakeprobe.lake.connection import query_errors, records
     from lakeprobe.reports import verification_files
-    from lakeprobe.session import Lake, rows_of
+    from lakeprobe.session import Lake
 
     if out.is_dir() or (out.exists() and not replace):
         raise UsageError(f"{out} exists already; give the path of a new csv file, or --replace")
@@ -112,7 +112,7 @@ def _write_table(
             found = opened.sql("FROM perturbations WHERE perturbation = $run ORDER BY step, rank, place", {"run": run})
             write = verification_files.write_free_benchmark
             lack = f"there is no perturbation {run}; collect with task perturb, or: lakeprobe perturb {run}"
-        rows = [row for row in rows_of(found) if row["step"] in (steps or (row["step"],))]
+        rows = [row for row in records(found) if row["step"] in (steps or (row["step"],))]
     rows = [row for row in rows if row["rank"] in (ranks or (row["rank"],))]
     if not rows:
         raise UsageError(lack)

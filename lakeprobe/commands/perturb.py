@@ -60,9 +60,9 @@ def perturb(
     from lakeprobe import output as results
     from lakeprobe.changes import USUAL_MODES
     from lakeprobe.checks.perturb import perturb as run_perturb
-    from lakeprobe.lake.connection import query_errors
+    from lakeprobe.lake.connection import query_errors, records
     from lakeprobe.reports.verification_files import write_free_benchmark
-    from lakeprobe.session import Lake, rows_of
+    from lakeprobe.session import Lake
     from lakeprobe.work import default_jobs
 
     with diagnostics.progress("perturbing") as progress:
@@ -78,7 +78,7 @@ def perturb(
         diagnostics.note(f"{report.name}: {report.calls} calls, {report.distinct} distinct; results: {counts}")
         if output is not None:
             every = opened.sql("FROM perturbations WHERE perturbation = $name ORDER BY place", {"name": report.name})
-            write_free_benchmark(rows_of(every), output)
+            write_free_benchmark(records(every), output)
             diagnostics.note(f"wrote {output}")
     if {"random", "differs"} & set(report.statuses):
         raise typer.Exit(diagnostics.ExitCode.FINDINGS)

@@ -99,9 +99,9 @@ def verify(
     from lakeprobe import diagnostics
     from lakeprobe import output as results
     from lakeprobe.checks.verify import verify as run_verify
-    from lakeprobe.lake.connection import query_errors
+    from lakeprobe.lake.connection import query_errors, records
     from lakeprobe.reports.verification_text import verification_text
-    from lakeprobe.session import Lake, rows_of
+    from lakeprobe.session import Lake
     from lakeprobe.work import default_jobs
 
     with diagnostics.progress("verifying") as progress:
@@ -114,7 +114,7 @@ def verify(
     with query_errors(), Lake(report.lake) as opened:
         made = opened.verification(report.name)
         relation = made.findings if against is None else made.against(against, _TWO.get(standard, standard))
-        rows = rows_of(relation)
+        rows = records(relation)
         wrong = any(row["status"] == "error" for row in rows)
         if format is Format.TABLE and against is None:
             results.text(verification_text(report, rows))

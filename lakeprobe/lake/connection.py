@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lakeprobe import resources
 from lakeprobe.errors import LakeError, RuleError
@@ -181,6 +181,11 @@ def columns_of(connection: duckdb.DuckDBPyConnection, relation: str) -> dict[str
     """Return the columns of one of our tables or views, each with its SQL type."""
     found = connection.execute(f"SELECT column_name, column_type FROM (DESCRIBE FROM {relation})").fetchall()
     return dict(found)
+
+
+def records(relation: duckdb.DuckDBPyRelation) -> list[dict[str, Any]]:
+    """Return the rows of a relation as dicts."""
+    return [dict(zip(relation.columns, row, strict=True)) for row in relation.fetchall()]
 
 
 def set_spill_folder(connection: duckdb.DuckDBPyConnection, folder: Path) -> None:

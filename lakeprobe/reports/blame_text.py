@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 from lakeprobe import output
 from lakeprobe.analysis.beginnings import Beginning
 from lakeprobe.analysis.blame import Blame
+from lakeprobe.lake.connection import records
 from lakeprobe.reports.parameters_text import beginning_lines
 from lakeprobe.reports.verdict_text import verdict_lines
 
 if TYPE_CHECKING:
-    import duckdb
+    pass
 
 _MOST_HOPS = 24
 _MOST_RANKS = 32
@@ -47,11 +48,6 @@ def blame_json(found: Blame) -> str:
     parts = {name: records(getattr(found, name)) for name in ("suspects", "path", "spread", "counts", "verified")}
     whole = {"comparison": found.comparison, "step": found.step, "verdict": found.coverage.verdict} | parts
     return json.dumps(_finite(whole), ensure_ascii=False, indent=1) + "\n"
-
-
-def records(relation: duckdb.DuckDBPyRelation) -> list[Record]:
-    """Return the rows of a relation as dicts."""
-    return [dict(zip(relation.columns, row, strict=True)) for row in relation.fetchall()]
 
 
 def _finite(value: Any) -> Any:

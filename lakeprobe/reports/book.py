@@ -21,9 +21,9 @@ from lakeprobe import metrics, resources
 from lakeprobe.errors import LakeError
 from lakeprobe.lake import views
 from lakeprobe.lake.comparison import RESULTS_FILE, STACKS_FILE, StoredComparison
-from lakeprobe.lake.connection import columns_of, connect
+from lakeprobe.lake.connection import columns_of, connect, records
 from lakeprobe.reports import files, workbook
-from lakeprobe.reports.first_difference_text import origins_text, records
+from lakeprobe.reports.first_difference_text import origins_text
 from lakeprobe.reports.verdict_text import verdict_lines
 from lakeprobe.resources import quote_identifier
 from lakeprobe.schema import metrics as declared

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from lakeprobe import output
 from lakeprobe.analysis.verdict import EQUAL
+from lakeprobe.lake.connection import records
 from lakeprobe.reports.verdict_text import nothing_stands_out, verdict_lines
 
 if TYPE_CHECKING:
-    import duckdb
-
     from lakeprobe.analysis.first_difference import FirstDifference
 
 Record = dict[str, Any]
@@ -81,11 +80,6 @@ def _no_difference(found: FirstDifference, ranks: Sequence[Record]) -> str:
     if any(rank["noise_op"] for rank in ranks):
         return "\n".join(nothing_stands_out(found.coverage, where)) + "\n"
     return f"No difference beyond float noise{where}.\n"
-
-
-def records(relation: duckdb.DuckDBPyRelation) -> list[Record]:
-    """Return the rows of a relation as dicts."""
-    return [dict(zip(relation.columns, row, strict=True)) for row in relation.fetchall()]
 
 
 def with_leaves(found: FirstDifference) -> tuple[list[str], list[list[Any]]]:

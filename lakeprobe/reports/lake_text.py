@@ -13,6 +13,7 @@ from lakeprobe import output
 from lakeprobe.analysis.verdict import Coverage
 from lakeprobe.lake import tables, upkeep
 from lakeprobe.lake.comparison import latest
+from lakeprobe.lake.connection import records
 
 if TYPE_CHECKING:
     import duckdb
@@ -37,7 +38,7 @@ def lake_text(
     parts = [
         _table(lake, _runs(runs)),
         _table(lake, [_comparison(name, covered) for name, covered in comparisons]),
-        _table(lake, [dict(zip(monitored.columns, row, strict=True)) for row in monitored.fetchall()]),
+        _table(lake, records(monitored)),
         _tables(lake),
         _quoting(name for name, _ in comparisons),
         _next([row[0] for row in runs.fetchall()], latest(lake)),
@@ -46,7 +47,7 @@ def lake_text(
 
 
 def _runs(relation: duckdb.DuckDBPyRelation) -> list[Record]:
-    return [_run(dict(zip(relation.columns, row, strict=True))) for row in relation.fetchall()]
+    return [_run(row) for row in records(relation)]
 
 
 def _run(row: Record) -> Record:

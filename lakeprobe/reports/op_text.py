@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from lakeprobe import output, resources
+from lakeprobe.lake.connection import records
 from lakeprobe.table_text import number
 
 if TYPE_CHECKING:
@@ -63,12 +64,12 @@ def find(sql: Query, asked: Asked) -> list[Op]:
 
 def _heads(sql: Query, asked: Asked) -> list[Record]:
     parameters = {name: list(getattr(asked, name)) for name in ("runs", "steps", "ranks")} | {"pattern": asked.pattern}
-    heads = _records(sql(resources.sql("reports/op_heads"), parameters))
+    heads = records(sql(resources.sql("reports/op_heads"), parameters))
     # an op of the target whose counterpart has another name: look that up too, and the other way round
     both = {**asked.counterparts, **{theirs: ours for ours, theirs in asked.counterparts.items()}}
     known = {head["op"] for head in heads}
     for other in sorted({both[name] for name in known if name in both} - known):
-        heads += _records(sql(resources.sql("reports/op_heads"), parameters | {"pattern": other}))
+        heads += records(sql(resources.sql("reports/op_heads"), parameters | {"pattern": other}))
     return heads
 
 
@@ -108,7 +109,7 @@ def _stack_lines(head: Record, whole: bool) -> Iterator[str]:
 
 def _leaves(sql: Query, side: Record) -> dict[str, Record]:
     key = {name: side[name] for name in ("run", "step", "rank", "seq")}
-    return {leaf["slot"] or "value": leaf for leaf in _records(sql(resources.sql("reports/op_leaves"), key))}
+    return {leaf["slot"] or "value": leaf for leaf in records(sql(resources.sql("reports/op_leaves"), key))}
 
 
 def _leaves_text(leaves: dict[str, dict[str, Record]]) -> str:
@@ -187,7 +188,3 @@ def _off(values: Sequence[Any], scale: float | None) -> str:
     if not math.isfinite(target - golden) or not scale or not math.isfinite(scale):
         return number(target - golden)
     return f"{(target - golden) / scale:.3g}"
-
-
-def _records(relation: duckdb.DuckDBPyRelation) -> list[Record]:
-    return [dict(zip(relation.columns, row, strict=True)) for row in relation.fetchall()]

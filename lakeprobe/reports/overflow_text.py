@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from lakeprobe import output
 from lakeprobe.analysis.overflow import Overflow
+from lakeprobe.lake.connection import records
 
 if TYPE_CHECKING:
-    import duckdb
+    pass
 
 _MOST_LEAVES = 8
 _MOST_UNITS = 32
@@ -24,22 +25,18 @@ _ORIGINS: dict[str, str] = {
 
 def overflow_text(found: Overflow) -> str:
     """Return the text: first the op where NaN or inf is born, then the spread over the ranks, then the counts."""
-    counts = _rows(found.counts)
+    counts = records(found.counts)
     lines = [f"NaN and inf in {found.run}" + (f" against {found.golden}" if found.golden else ""), ""]
-    births = _rows(found.births)
+    births = records(found.births)
     if births:
         lines += _births(births, sum(unit["born"] + unit["unseen"] for unit in counts))
     else:
         lines += [_none(counts), ""]
-    lines += _spread(_rows(found.spread))
+    lines += _spread(records(found.spread))
     lines += _counts(counts)
     if births:
         lines.append(f"Its tensors: lakeprobe show {quote(births[0]['op'])} --run {quote(found.run)}")
     return output.folded("\n".join(lines)) + "\n"
-
-
-def _rows(relation: duckdb.DuckDBPyRelation) -> list[dict[str, Any]]:
-    return [dict(zip(relation.columns, row, strict=True)) for row in relation.fetchall()]
 
 
 def _none(counts: list[dict[str, Any]]) -> str:

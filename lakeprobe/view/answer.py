@@ -12,7 +12,7 @@ from lakeprobe.analysis import first_difference as differing
 from lakeprobe.analysis import overflow as overflowing
 from lakeprobe.analysis.summary import summarise
 from lakeprobe.errors import UsageError
-from lakeprobe.reports.blame_text import records
+from lakeprobe.lake.connection import records
 from lakeprobe.reports.first_difference_text import SOURCES
 from lakeprobe.reports.parameters_text import parameter_lines
 from lakeprobe.reports.verdict_text import nothing_stands_out, verdict_lines

@@ -22,8 +22,8 @@ from lakeprobe.analysis.query import stage_connection
 from lakeprobe.analysis.transfers import keep_transfers
 from lakeprobe.lake.comparison import ComparedUnit
 from lakeprobe.lake.connection import columns_of
+from lakeprobe.lake.connection import records as rows_of
 from lakeprobe.reports import table
-from lakeprobe.reports.blame_text import records as rows_of
 from lakeprobe.system.files import draft
 from lakeprobe.view.graph import COLLECTION, ROOT, Node, graph, in_order
 from lakeprobe.view.levels import Record, Subject, judge, records

@@ -1,7 +1,7 @@
 -- shifts: how the norm moves in each matrix product and normalisation, beside others of its kind.
 -- grain: one normalisation or softmax, or one matrix product of a kind with at least five members, in 16 bits of any kind, in
 --   the forward pass. A normalisation may be a module in which no op was recorded; between two programs, of which one may
---   compute it in one op and the other in several, any module of such a class
+--   compute it in one op and the other in several, any module of such a class in which no op normalises
 -- parameters: the tables noise_ops, noise_leaves, noise_errors, noise_floors and noise_repeat; the variables is_first_step and
 --   cross_framework
 -- An error with the same sign in all elements moves a norm by its own size, independent errors by a √n-th of theirs. So
