@@ -221,7 +221,7 @@ def match_tensors(target: Unit, golden: Unit) -> Matches:
     matched = numpy.flatnonzero(partner[0] >= 0)
     far = _distances(places[0][0], places[0][1][matched], places[1][0], places[1][1][partner[0][matched]])
     limit = max(_LEAST_USUAL, _FAR * float(numpy.median(far[:_MANY]))) if len(far) else _LEAST_USUAL
-    limit = min(limit, TOLERANCE)  # what two types of 16 bits round may still hide a difference
+    limit = min(limit, TOLERANCE)  # what agrees only as far as 16 bits tell may hide a difference
     for place, other in zip(matched.tolist(), partner[0][matched].tolist(), strict=True):
         tensor, counterpart = sides[0].all[place], sides[1].all[other]
         tensor.partner, counterpart.partner = counterpart, tensor

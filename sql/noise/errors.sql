@@ -302,10 +302,7 @@ WITH
             ) AS error_taken,
             if(
                 error_taken IS NULL OR unseen.target_seq IS NOT NULL OR inputs.is_hidden,
-                coalesce(
-                    if(inputs.is_hidden, NULL, traced.error),
-                    earlier.error
-                ),
+                coalesce(if(inputs.is_hidden, NULL, traced.error), earlier.error),
                 NULL
             ) AS error_before,
             coalesce(greatest(error_taken, error_before), 1) AS own_error_in
@@ -369,6 +366,7 @@ WITH
         WHERE made.own_error_in * coalesce(divided.condition, 1) > 10 * carried.upper
         GROUP BY carried.number
     ),
+    -- each op beside what its forward call took and made
     returned AS (
         SELECT
             known.*,
