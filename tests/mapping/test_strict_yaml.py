@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from effort import calls_of
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -26,6 +26,13 @@ def loader(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
 def written(path: Path, text: str | bytes) -> Path:
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     return path
+
+
+def refused(path: Path, reason: str = "") -> None:
+    with pytest.raises(UsageError) as raised:
+        strict_yaml.read(path)
+    assert str(raised.value).startswith(str(path))
+    assert reason in str(raised.value)
 
 
 def plain(node: Node | None) -> Any:
@@ -219,18 +226,11 @@ def test_the_largest_nesting_is_read_and_the_next_is_not(tmp_path: Path) -> None
 @pytest.mark.parametrize("opening", ["[", "{a: ", "- ", "? ", "[\n", "a: [{", "{? "])
 def test_deep_nesting_is_refused_at_once(tmp_path: Path, opening: str) -> None:
     path = written(tmp_path / "deep.yaml", opening * 100_000)
-    start = time.process_time()
-    with pytest.raises(UsageError):
-        strict_yaml.read(path)
-    assert time.process_time() - start < 2
+    assert calls_of(lambda: refused(path)) < 50_000
 
 
 @pytest.mark.usefixtures("loader")
 def test_an_alias_bomb_is_refused_at_once(tmp_path: Path) -> None:
     lines = ["a0: &a0 [x, x]"] + [f"a{i}: &a{i} [*a{i - 1}, *a{i - 1}]" for i in range(1, 60)]
     path = written(tmp_path / "bomb.yaml", "\n".join(lines))
-    start = time.process_time()
-    with pytest.raises(UsageError) as raised:
-        strict_yaml.read(path)
-    assert str(raised.value) == f"{path} line 1: the anchor &a0; write the value without it"
-    assert time.process_time() - start < 2
+    assert calls_of(lambda: refused(path, "line 1: the anchor &a0; write the value without it")) < 1000

@@ -14,7 +14,6 @@ import struct
 import subprocess
 import tarfile
 import tempfile
-import time
 import tracemalloc
 import zipfile
 from collections.abc import Callable, Iterator
@@ -23,6 +22,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from effort import calls_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sampling import examples
@@ -740,7 +740,7 @@ def pax(type: bytes, data: bytes) -> bytes:
 
 
 def test_headers_of_an_entry_are_limited(tmp_path: Path) -> None:
-    """In length, in number, and in the time that they take: tarfile reads any, one inside the other."""
+    """In length, in number, and in the work that they make: tarfile reads any, one inside the other."""
     entry = tar_of(tmp_path / "x.tar", member("a", b"1")).read_bytes()
     for headers in (
         pax(b"x", b"x" * (1 << 17)),
@@ -749,9 +749,7 @@ def test_headers_of_an_entry_are_limited(tmp_path: Path) -> None:
         pax(b"g", b"1" * 60000),
     ):
         (tmp_path / "x.tar").write_bytes(headers + entry)
-        started = time.process_time()
-        refused(tmp_path / "x.tar", "bytes of header|digits")
-        assert time.process_time() - started < 2
+        assert calls_of(lambda: refused(tmp_path / "x.tar", "bytes of header|digits")) < 30_000
     (tmp_path / "x.tar").write_bytes(pax(b"x", b"12 comment=\n") + entry)
     with archive.opened(tmp_path / "x.tar") as top:
         assert contents(top) == {"a": b"1"}
@@ -901,7 +899,6 @@ def test_mutated_archives_give_rows_or_our_errors(kind: str, mutations: list[tup
     file, data = mutable(kind)
     changed = mutated(data, mutations)
     file.write_bytes(changed)
-    started = time.process_time()
     archive.is_archive(file)
     found = outcome(file)
     if isinstance(found, str):
@@ -909,7 +906,6 @@ def test_mutated_archives_give_rows_or_our_errors(kind: str, mutations: list[tup
         assert "\n" not in found
     else:
         assert sum(len(value) for value in found.values() if isinstance(value, bytes)) <= 400 * len(changed)
-    assert time.process_time() - started < 5
 
 
 NAMES = st.dictionaries(st.text("abü./", min_size=1, max_size=12), st.binary(max_size=600), max_size=8)

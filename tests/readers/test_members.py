@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-import time
 from contextlib import suppress
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import pytest
+from effort import calls_of
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sampling import examples
@@ -284,11 +284,9 @@ def test_missing_or_not_a_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize("head", ['{"data": {"x": ', '{\n "data": {\n  "x": ', ""])
 def test_deep_nesting_ends_soon(tmp_path: Path, head: str, opening: str) -> None:
     path = tmp_path / "x.json"
-    started = time.process_time()
     for text in (head + opening * 100_000, head + opening * 1000 + "\n" * 3_000_000 + opening * 100_000):
         path.write_text(text)
-        message(path)
-    assert time.process_time() - started < 5
+        assert calls_of(lambda: message(path)) < 1000
 
 
 def test_an_entry_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
