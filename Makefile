@@ -1,8 +1,8 @@
 # make demo: sets up, compares two bundled dumps, then trains a model twice, compares that, and writes a page of it.
 # make check: linters and the fast tests, in less than a minute: for the inner loop.
-# make test: sets up and passes all tests, in both environments.
-# make fuzz: tests with random inputs or noise, with all of their examples, and new ones each time, and forged lakes with all
-#   commands; then SECONDS of damaged files for every reader, and of statements for the sandbox of rules.
+# make test: sets up and passes the tests, in both environments; of those that are marked as sampled a third of the cases.
+# make fuzz: all cases of these, tests with random inputs or noise with all of their examples, and new ones each time, and
+#   forged lakes with all commands; then SECONDS of damaged files for every reader, and of statements for the sandbox of rules.
 # make faults: strikes every call that changes a lake, one at a time (SAMPLE=2000: that many of them, at random).
 # make coverage: make test, and which lines and branches of the package it runs.
 # make docs: builds the site of the docs in .site, and checks its links.
@@ -59,7 +59,7 @@ check: lint
 	$(PYTEST) $(FAST)
 
 fuzz: $(VENV)/ready
-	LAKEPROBE_FUZZ=1 $(PYTEST) $(shell grep -rlE '^from (hypothesis|sampling)' tests --include='test_*.py')
+	LAKEPROBE_FUZZ=1 $(PYTEST) $(shell grep -rlE '^from (hypothesis|sampling)|mark\.sampled' tests --include='test_*.py')
 	$(BIN)/python tests/fuzz/readers.py $(SECONDS)
 	$(BIN)/python tests/hostile/test_statements.py $(SECONDS) $$(date +%s)
 

@@ -10,7 +10,7 @@ from unittest.mock import patch
 
 import pytest
 from hypothesis import settings
-from sampling import FUZZ, examples
+from sampling import FUZZ, SAMPLED, a_third, examples
 
 from lakeprobe.system import files
 
@@ -50,8 +50,12 @@ LONG = ("peer", "faults", "docs", "collect", "truth", "noise", "analysis", "lake
 """Folders of the files that take longest. They are begun first, so that the workers end together."""
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Order the files: those of LONG first."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Take a sample of what repeats itself, and order the files: those of LONG first."""
+    repeated = {item.nodeid for item in items if item.get_closest_marker(SAMPLED)}
+    left_out = repeated - a_third(repeated)
+    config.hook.pytest_deselected(items=[item for item in items if item.nodeid in left_out])
+    items[:] = [item for item in items if item.nodeid not in left_out]
     items.sort(key=lambda item: LONG.index(item.path.parent.name) if item.path.parent.name in LONG else len(LONG))
 
 

@@ -1,8 +1,11 @@
 """How often tests repeat themselves: with all inputs and questions that they have only under `make fuzz`."""
 
 import os
-from collections.abc import Collection, Iterable
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Set
+from itertools import chain
 from typing import TypeVar
+from zlib import crc32
 
 Asked = TypeVar("Asked")
 
@@ -28,3 +31,21 @@ def some(number: int, asked: Iterable[Asked], case: object, cases: Collection[ob
     first = list(cases).index(case) * number
     chosen = {(first + place) % len(questions) for place in range(len(questions) if FUZZ else number)}
     return [question for place, question in enumerate(questions) if place in chosen]
+
+
+SAMPLED = "sampled"
+"""The mark of a test that asks the same of many dumps, models or defects, each for a second or more."""
+
+
+def a_third(names: Set[str]) -> set[str]:
+    """A third of the cases of each test that is marked as SAMPLED, by their names in pytest; all under `make fuzz`.
+
+    Which ones depends on their names alone, so that each change is held against the same.
+    """
+    if FUZZ:
+        return set(names)
+    of_test: dict[str, list[str]] = defaultdict(list)
+    for name in names:
+        of_test[name.partition("[")[0]].append(name)
+    mixed = (sorted(cases, key=lambda name: crc32(name.encode())) for cases in of_test.values())
+    return set(chain.from_iterable(cases[: -(-len(cases) // 3)] for cases in mixed))

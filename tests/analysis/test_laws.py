@@ -138,6 +138,7 @@ ALTERED = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("mode", ["tensor", "statistics"])
 @pytest.mark.parametrize("name", ALTERED)
 def test_what_is_altered_is_named(tmp_path: Path, name: str, mode: str) -> None:

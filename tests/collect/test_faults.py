@@ -69,6 +69,7 @@ OUTCOMES = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("fault", "builder"),
     [

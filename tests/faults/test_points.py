@@ -9,9 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from sampling import examples
 
 HERE = Path(__file__).parent
-SAMPLE = 50
+SAMPLE = examples(100)
 
 pytestmark = pytest.mark.skipif(
     not sys.platform.startswith("linux") or shutil.which("cc") is None, reason="needs a C compiler, on Linux"

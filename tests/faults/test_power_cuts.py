@@ -99,6 +99,7 @@ def cut(scene: Scene, home: Path, look: Callable[[Path, bool], None]) -> int:
     return count + 1
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", ["new lake", "ingest", "replace", "compare again", "rm", "rename"])
 def test_a_power_cut_leaves_the_old_or_the_new(tmp_path: Path, name: str) -> None:
     [scene] = (scene for scene in scenes(tmp_path / "dumps") if scene.name == name)

@@ -210,6 +210,7 @@ ingest(dump, lake=lake, replace=replace == "replace")
 """
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("how", "point", "count", "is_new"),
     [

@@ -80,6 +80,7 @@ ACTS: dict[str, Callable[[Lake, Path], object]] = {
 }
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     "acts",
     [

@@ -98,6 +98,7 @@ def rows_of(lake: Path, run: str) -> dict[str, Row]:
     return {name: Row(*row) for name, *row in found}
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("swapped", [False, True], ids=["mindspore", "pytorch"])
 @pytest.mark.parametrize(("target", "golden", "name"), list(cross_pairs()))
 def test_pairs_what_a_mapping_by_hand_pairs(cross: Path, target: str, golden: str, name: str, swapped: bool) -> None:

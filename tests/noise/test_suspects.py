@@ -92,6 +92,7 @@ PLANTED = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("case", PLANTED)
 @pytest.mark.parametrize("seed", [None, *seeds(5, 2)])
 def test_the_planted_cause_is_named(lake: Lake, case: str, seed: int | None) -> None:

@@ -78,6 +78,7 @@ def rows(relation: Any) -> list[dict[str, Any]]:
     return [dict(zip(relation.columns, row, strict=True)) for row in relation.fetchall()]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("pair", planted(), ids=lambda pair: pair.id)
 def test_planted_op_first(compared: Compared, pair: Planted) -> None:
     """The step is chosen for the dumps of two in test_the_sentence_has_the_argument."""
@@ -98,6 +99,7 @@ def test_planted_op_first(compared: Compared, pair: Planted) -> None:
         assert not path or path[-1]["output_error"] > 0
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("target", "golden"), harmless(), ids=lambda path: str(path.relative_to(DUMPS)) if path.name else ""
 )

@@ -59,6 +59,7 @@ def rows_of(tmp_path: Path, target: Path, golden: Path, **options: Any) -> tuple
         return rows, result.summary()
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("name", "target", "golden"), PAIRS, ids=[target for _, target, _ in PAIRS])
 def test_equal_models_pair_by_name_and_come_out_clean(tmp_path: Path, name: str, target: str, golden: str) -> None:
     rows, summary = rows_of(tmp_path, dump(target, "golden"), dump(golden, "golden"), search=False)
@@ -70,6 +71,7 @@ def test_equal_models_pair_by_name_and_come_out_clean(tmp_path: Path, name: str,
     assert summary.beyond_noise == ()
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("swapped", [False, True], ids=["mindspore", "pytorch"])
 @pytest.mark.parametrize(("name", "target", "golden"), PAIRS, ids=[target for _, target, _ in PAIRS])
 def test_a_search_pairs_that_and_more_in_both_directions(
@@ -93,6 +95,7 @@ def test_a_search_pairs_that_and_more_in_both_directions(
     assert summary.beyond_noise == ()
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("name", "target", "golden"), PAIRS[:-1], ids=[target for _, target, _ in PAIRS[:-1]])
 def test_the_planted_defect_is_found(tmp_path: Path, name: str, target: str, golden: str) -> None:
     rows, summary = rows_of(tmp_path, dump(target, "ln_eps"), dump(golden, "golden"))
@@ -130,6 +133,7 @@ NUMBERS = {
 }
 
 
+@pytest.mark.sampled
 @needs_dumps
 @pytest.mark.parametrize(("peer", "kind"), MAPPED, ids=[peer for peer, _ in MAPPED])
 def test_pairs_and_numbers_of_msprobe_with_its_mapping_files(tmp_path: Path, peer: str, kind: str) -> None:

@@ -42,6 +42,7 @@ def exact(value: Any) -> str:
     return json.dumps(value, sort_keys=True)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("run", runs(), ids=lambda run: str(run.root.relative_to(DUMPS)))
 def test_every_dump_comes_out_as_it_went_in(run: Located, tmp_path: Path) -> None:
     ingest(run.root, lake=tmp_path / "lake", run="run", tensors="link")

@@ -34,6 +34,7 @@ PLANTED = {
 """Of the four ranks: where the defect sits (INDEX.md) and the op of the truth files on that rank."""
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("pair", "truth"), SINGLE, ids=[pair.id for pair, _ in SINGLE])
 def test_single_rank(pair: PeerPair, truth: Path, compared: Compared) -> None:
     expected = first_differences(truth)
@@ -42,6 +43,7 @@ def test_single_rank(pair: PeerPair, truth: Path, compared: Compared) -> None:
     assert named == {rank: told["first_diff"] for rank, told in expected.items()}
 
 
+@pytest.mark.sampled
 @needs_dumps
 @pytest.mark.parametrize(("folder", "defect"), PLANTED)
 def test_planted_rank_is_the_only_origin(folder: str, defect: str, compared: Compared) -> None:
@@ -120,6 +122,7 @@ DIFF_ANALYZE = [
 """Runs of msprobe whose -da named the right op, by INDEX.md."""
 
 
+@pytest.mark.sampled
 @needs_dumps
 @pytest.mark.parametrize("folder", DIFF_ANALYZE)
 def test_diff_analyze_is_what_msprobe_writes(folder: str, compared: Compared) -> None:

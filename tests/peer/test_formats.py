@@ -29,6 +29,7 @@ def expected(top: Path) -> Counter[tuple[str, Path]]:
     return found
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("top", FOLDERS, ids=lambda path: path.name)
 def test_a_folder_of_real_dumps(top: Path, tmp_path: Path) -> None:
     items = survey(top)

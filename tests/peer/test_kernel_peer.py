@@ -58,6 +58,7 @@ def compared(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], Compa
     return of
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("table", TABLES, ids=[str(path.relative_to(KERNELS))[:-24] for path in TABLES])
 def test_table(table: Path, compared: Callable[[Path], Compared]) -> None:
     rank, step = map(int, re.findall(r"_(\d+)", table.name)[:2])

@@ -39,6 +39,7 @@ def names(folders: list[Path]) -> list[str]:
     return [str(folder.relative_to(DUMPS)) for folder in folders]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("folder", FOLDERS, ids=names(FOLDERS))
 @pytest.mark.parametrize("source", ["dumps", "csv", "xlsx"])
 def test_the_workbook_is_msprobes(folder: Path, source: str, tmp_path: Path) -> None:
@@ -58,6 +59,7 @@ def test_the_workbook_is_msprobes(folder: Path, source: str, tmp_path: Path) -> 
                 assert is_same(first, second), (metric, mine[0], first, second)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("folder", REFUSED, ids=names(REFUSED))
 def test_what_msprobe_refuses_is_merged_or_told(folder: Path, tmp_path: Path) -> None:
     """It reads no csv; and with a metric of another layout it ends in a trace."""

@@ -41,6 +41,7 @@ PAIRS = pairs()
 pytestmark = needs_dumps
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("target", "golden"), PAIRS, ids=[str(target.relative_to(DUMPS)) for target, _ in PAIRS])
 def test_the_planted_op_is_named_first(target: Path, golden: Path, tmp_path: Path) -> None:
     with lakeprobe.open(tmp_path / "lake", create=True) as lake:

@@ -28,6 +28,7 @@ DIFFERENCES = {
 Row = dict[str, str]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("pair", PAIRS, ids=[pair.id for pair in PAIRS])
 def test_table(pair: PeerPair, compared: Compared, tmp_path: Path) -> None:
     written = compared(*pair.steps)[1].write(tmp_path / "out", "csv")

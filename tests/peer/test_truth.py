@@ -14,6 +14,7 @@ UNLIKE = {"A_variants/peer_out_stat_vs_md5"}
 PAIRS = [(pair, truth) for pair, truth in with_truth() if pair.id not in UNLIKE]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("pair", "truth"), PAIRS, ids=[pair.id for pair, _ in PAIRS])
 def test_first_op_that_differs(pair: PeerPair, truth: Path, compared: Compared) -> None:
     expected = first_differences(truth)

@@ -46,6 +46,7 @@ def outcomes(folders):
     }
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize(("model", "noise", "run"), PLANTED)
 def test_the_planted_cause_is_named_first(outcomes, model, noise, run, command):

@@ -118,6 +118,7 @@ def collected(network, run, lake, level, **settings):
             collector.step()
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("level", ["L0", "L1", "mix"])
 @pytest.mark.parametrize(
     "made",

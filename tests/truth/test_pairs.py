@@ -47,6 +47,7 @@ def lakes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return found
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("pair", "target", "golden"),
     [
