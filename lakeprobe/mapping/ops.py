@@ -22,11 +22,13 @@ LEAST_MASK, BEYOND_VALUES = 5000.0, 100.0
 The norm and the mean are the mask's, so the other extreme alone says whether two tensors are one.
 """
 
-DIGITS_OF_HALF, DIGITS_OF_BFLOAT = 2.0**11, 2.0**8
-"""A float16 has 11 binary digits, and a bfloat16 8. So few agree by chance."""
+DIGITS, DIGITS_OF_HALF, DIGITS_OF_BFLOAT = 2.0**24, 2.0**11, 2.0**8
+"""How many numbers the binary digits tell apart of a float32 (24), a float16 (11) and a bfloat16 (8). So few agree by
+chance."""
 
-OF_HALF, OF_BFLOAT = (2.0**-9, 2.0**-9), (TOLERANCE, 2.0**-7)
-"""The largest differences of extremes, and of norms and means, of one tensor in float16 and in bfloat16.
+OF_HALF, OF_BFLOAT, ROUNDED_TO_BFLOAT = (2.0**-9, 2.0**-9), (TOLERANCE, 2.0**-7), (2.0**-8, 2.0**-7)
+"""The largest differences of extremes, and of norms and means, of one tensor in float16, of one in bfloat16, and of one
+that has more digits but was computed from bfloat16.
 
 Two programs round a few elements to neighbours, and the sums, which they add up in other ways. In bfloat16 unrelated
 tensors have neighbouring extremes by chance.
@@ -109,7 +111,7 @@ class Op:
     `carries`: whether an output is an input in another form (reshape, cast, dropout at 0), so that values are no
     evidence. `is_view`: whether it only changes the shape, place or dtype of its input. `is_query`: whether it only
     asks for a tensor's shape or the like. `place`: its index among the ops of its unit. `forward`: the call that it is
-    the backward of.
+    the backward of. `digits`: of the coarsest type that its run computes in (`DIGITS`).
     """
 
     seq: int
@@ -129,6 +131,7 @@ class Op:
     is_view: bool = False
     is_query: bool = False
     forward: Op | None = None
+    digits: float = DIGITS
     _shapes: Counter[Hashable] | None = None
 
     @property
@@ -197,7 +200,17 @@ def tolerances(target: Leaf, golden: Leaf) -> tuple[float, float]:
     for digits, found in ((DIGITS_OF_BFLOAT, OF_BFLOAT), (DIGITS_OF_HALF, OF_HALF)):
         if all((mantissa * digits).is_integer() for mantissa in mantissas):
             return found
-    return TOLERANCE, TOLERANCE
+    return of_rounded(min(target.op.digits, golden.op.digits))
+
+
+def of_rounded(digits: float) -> tuple[float, float]:
+    """Return `tolerances` of what has more digits than the coarsest type that the two runs compute in.
+
+    In mixed precision it is computed from what was rounded, or one run has rounded it and the other has not.
+    """
+    if digits <= DIGITS_OF_BFLOAT:
+        return ROUNDED_TO_BFLOAT
+    return OF_HALF if digits <= DIGITS_OF_HALF else (TOLERANCE, TOLERANCE)
 
 
 def distance(target: Leaf, golden: Leaf) -> float:

@@ -2,8 +2,8 @@
 
 A leaf is one sight of a tensor: the output of one op is the input of others. Within a run, leaves with the same number
 of elements and the same statistics are one tensor, whatever their shape, because a view does not change these. Between
-two runs statistics only agree within `TOLERANCE`, because two devices round differently, and those of 16 bits within a
-few spacings.
+two runs statistics only agree within `TOLERANCE`, because two devices round differently, and where one of them computes
+in 16 bits within a few spacings.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from lakeprobe.mapping.ops import (
     Op,
     distance,
     has_few_digits,
+    of_rounded,
 )
 from lakeprobe.mapping.units import OUTPUT, Columns, Numbers, Unit, row_codes
 
@@ -207,6 +208,8 @@ def match_tensors(target: Unit, golden: Unit) -> Matches:
     ours, theirs = ours[few], theirs[few]
     partner = tuple(numpy.full(len(side.all), -1, dtype=numpy.int64) for side in sides)
     places = [(of_unit.columns, of_side.first) for of_unit, of_side in zip((target, golden), sides, strict=True)]
+    kept = _in_one_precision(places, ours, theirs)
+    ours, theirs = ours[kept], theirs[kept]
     alone = (numpy.bincount(ours, minlength=len(partner[0]))[ours] == 1) & (
         numpy.bincount(theirs, minlength=len(partner[1]))[theirs] == 1
     )
@@ -222,12 +225,14 @@ def match_tensors(target: Unit, golden: Unit) -> Matches:
     far = _distances(places[0][0], places[0][1][matched], places[1][0], places[1][1][partner[0][matched]])
     limit = max(_LEAST_USUAL, _FAR * float(numpy.median(far[:_MANY]))) if len(far) else _LEAST_USUAL
     limit = min(limit, TOLERANCE)  # what agrees only as far as 16 bits tell may hide a difference
+    pairs = (places[0][0], places[0][1][matched]), (places[1][0], places[1][1][partner[0][matched]])
+    is_near = far <= numpy.maximum(limit, _spacings(*pairs[0], *pairs[1]))
     for place, other in zip(matched.tolist(), partner[0][matched].tolist(), strict=True):
         tensor, counterpart = sides[0].all[place], sides[1].all[other]
         tensor.partner, counterpart.partner = counterpart, tensor
     agreeing = [numpy.zeros(len(of_side), dtype=bool) for of_side in partner]
-    agreeing[0][matched] = far <= limit
-    agreeing[1][partner[0][matched]] = far <= limit
+    agreeing[0][matched] = is_near
+    agreeing[1][partner[0][matched]] = is_near
     for unit, side, of_side, agrees in zip((target, golden), sides, partner, agreeing, strict=True):
         _mark_rejoining(unit, side, of_side, agrees)
     return Matches(sides, (partner[0], partner[1]), alike)
@@ -345,6 +350,7 @@ def _tensors_of(op: Op, role: str) -> list[Tensor]:
 def _agreeing(units: Sequence[Unit], sides: Sequence[Tensors]) -> tuple[Numbers, Numbers]:
     """Return pairs of a target and a golden tensor that agree. The target's tensors are in order."""
     found: list[tuple[Numbers, Numbers]] = []
+    digits = min(unit.columns.digits for unit in units)
     buckets, sizes = zip(*(_buckets(*side) for side in zip(units, sides, strict=True)), strict=True)
     orders = [numpy.lexsort((size, bucket)) for bucket, size in zip(buckets, sizes, strict=True)]
     ours, theirs = (_starts(bucket[order]) for bucket, order in zip(buckets, orders, strict=True))
@@ -354,7 +360,7 @@ def _agreeing(units: Sequence[Unit], sides: Sequence[Tensors]) -> tuple[Numbers,
         mine = orders[0][start:end]
         others = orders[1][slice(*theirs[bucket])]
         size = sizes[0][mine]
-        tolerance = numpy.where(_fits(size, DIGITS_OF_HALF), OF_HALF[0], TOLERANCE)
+        tolerance = numpy.where(_fits(size, DIGITS_OF_HALF), OF_HALF[0], of_rounded(digits)[0])
         slack = 2 * tolerance * numpy.where(numpy.isfinite(size), size, 0.0)
         lows = numpy.searchsorted(sizes[1][others], size - slack, side="left")
         highs = numpy.searchsorted(sizes[1][others], size + slack, side="right")
@@ -428,7 +434,7 @@ def same_values(ours: Columns, our_leaf: Numbers, theirs: Columns, their_leaf: N
     with numpy.errstate(invalid="ignore", over="ignore"):
         magnitude, is_masked = _magnitudes(one, other)
         has_few_digits = (magnitude > 0) & _fits(magnitude, DIGITS_OF_HALF)
-        of_extremes, of_sums = _tolerances(one, other)
+        of_extremes, of_sums = _tolerances(one, other, min(ours.digits, theirs.digits))
         near = _close(one[0], other[0], magnitude, of_extremes) & _close(one[1], other[1], magnitude, of_extremes)
         has_norm = ours.has_norm[our_leaf] & theirs.has_norm[their_leaf]
         norm = numpy.where(numpy.abs(other[3]) > numpy.abs(one[3]), numpy.abs(other[3]), numpy.abs(one[3]))
@@ -454,12 +460,14 @@ def _numbers_of(columns: Columns, leaf: Numbers) -> tuple[Numbers, Numbers, Numb
     return columns.max[leaf], columns.min[leaf], columns.mean[leaf], columns.norm[leaf]
 
 
-def _tolerances(one: Sequence[Numbers], other: Sequence[Numbers]) -> tuple[Numbers, Numbers]:
-    """Compute `ops.tolerances` for many pairs, given as max, min, mean and norm."""
+def _tolerances(one: Sequence[Numbers], other: Sequence[Numbers], digits: float) -> tuple[Numbers, Numbers]:
+    """Compute `ops.tolerances` for many pairs, given as max, min, mean and norm, of runs with so many digits."""
     numbers = numpy.stack((one[0], one[1], one[3], other[0], other[1], other[3]))
     has_norms = (one[3] > 0) & (other[3] > 0)
-    fits = [has_norms & _fits(numbers, digits).all(axis=0) for digits in (DIGITS_OF_BFLOAT, DIGITS_OF_HALF)]
-    of_extremes, of_sums = (numpy.select(fits, choices, TOLERANCE) for choices in zip(OF_BFLOAT, OF_HALF, strict=True))
+    fits = [_fits(numbers, few).all(axis=0) for few in (DIGITS_OF_BFLOAT, DIGITS_OF_HALF)]
+    cases = [~has_norms, *fits]
+    choices = zip((TOLERANCE, TOLERANCE), OF_BFLOAT, OF_HALF, of_rounded(digits), strict=True)
+    of_extremes, of_sums = (numpy.select(cases, chosen[:3], chosen[3]) for chosen in choices)
     return of_extremes, of_sums
 
 
@@ -486,6 +494,35 @@ def _distances(ours: Columns, our_leaf: Numbers, theirs: Columns, their_leaf: Nu
             is_known = numpy.isfinite(mine - another) & numpy.isfinite(scale) & (scale > 0)
             far = numpy.maximum(far, numpy.where(is_known, share, 0.0))
     return far
+
+
+def _in_one_precision(places: Sequence[tuple[Columns, Numbers]], ours: Numbers, theirs: Numbers) -> Numbers:
+    """Return which agreeing pairs to keep: one of a tensor and its rounding gives way to one of two alike.
+
+    In mixed precision a run has both a tensor and its cast, and the other run may have either.
+    """
+    digits = min(columns.digits for columns, _ in places)
+    if digits > DIGITS_OF_HALF:
+        return numpy.ones(len(ours), dtype=bool)
+    is_rounded = [
+        _fits(numpy.stack(_numbers_of(columns, first[side])[:2]), digits).all(axis=0)
+        for (columns, first), side in zip(places, (ours, theirs), strict=True)
+    ]
+    is_one = is_rounded[0] == is_rounded[1]
+    has_one = [
+        contained(side[is_one], len(first))[side] for (_, first), side in zip(places, (ours, theirs), strict=True)
+    ]
+    return numpy.asarray(is_one | ~(has_one[0] | has_one[1]))
+
+
+def _spacings(ours: Columns, our_leaf: Numbers, theirs: Columns, their_leaf: Numbers) -> Numbers:
+    """Return the spacing of the coarsest type of the two runs for what has more digits than that, 0 for all else."""
+    digits = min(ours.digits, theirs.digits)
+    if digits > DIGITS_OF_HALF:
+        return numpy.zeros(len(our_leaf))
+    one, other = _numbers_of(ours, our_leaf), _numbers_of(theirs, their_leaf)
+    few = _fits(numpy.stack((one[0], one[1], one[3], other[0], other[1], other[3])), digits).all(axis=0)
+    return numpy.where(few, 0.0, 2 / digits)
 
 
 def _add(partner: Sequence[Numbers], ours: Numbers | int, theirs: Numbers | int) -> None:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from lakeprobe import resources
 from lakeprobe.lake.layout import UnitPlace
 from lakeprobe.mapping.known import family
-from lakeprobe.mapping.ops import QUERIES, VIEWS, Leaf, Op
+from lakeprobe.mapping.ops import DIGITS, QUERIES, VIEWS, Leaf, Op
 
 if TYPE_CHECKING:
     import duckdb
@@ -57,6 +57,7 @@ class Columns:
     `max`, `min`, `mean`, `norm`: NaN if unknown. `has_range`, `has_norm` and `has_mean` say which are known.
     `key`: equal for tensors with the same number of elements and the same range, or with the same digest.
     `view`: equal to `key` if that identifies the tensor, also reshaped. Otherwise -1.
+    `digits`: of the coarsest type that the run computes in (ops.DIGITS).
     """
 
     row: Numbers
@@ -77,6 +78,7 @@ class Columns:
     is_evidence: Numbers
     key: Numbers
     view: Numbers
+    digits: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +116,10 @@ def read_unit(connection: duckdb.DuckDBPyConnection, unit: UnitPlace, words: Wor
         for leaf in _leaves(scalars, [ops[place] for place in places[is_scalar].tolist()], nowhere, nowhere):
             leaf.op.scalars.append(leaf)
         places = places[~is_scalar]
-    columns = _columns(table, places, words)
+    digits = _digits(table)
+    for op in ops:
+        op.digits = digits
+    columns = _columns(table, places, digits, words)
     leaves = _leaves(table, [ops[place] for place in places.tolist()], numpy.arange(len(table)), columns.view)
     ends = numpy.searchsorted(columns.op, numpy.arange(len(ops) + 1)).tolist()
     for op, start, end in zip(ops, ends[:-1], ends[1:], strict=True):
@@ -122,6 +127,12 @@ def read_unit(connection: duckdb.DuckDBPyConnection, unit: UnitPlace, words: Wor
     for place in _carriers(columns).tolist():
         ops[place].carries = True
     return Unit(framework, ops, leaves, columns, list(words.slots), rows)
+
+
+def _digits(table: pyarrow.Table) -> float:
+    """Return the digits of the coarsest type of floating point that an op of the run gives (ops.DIGITS)."""
+    coarsest = float(numpy.asarray(table["spacing"].to_numpy()).max(initial=2 / DIGITS))
+    return 2 / coarsest
 
 
 def _ops(table: pyarrow.Table, framework: str) -> list[Op]:
@@ -200,7 +211,7 @@ def _shapes(table: pyarrow.Table) -> tuple[list[tuple[int, ...] | None], list[in
     return sizes, [math.prod(size or ()) for size in sizes], shape
 
 
-def _columns(table: pyarrow.Table, op: Numbers, words: Words) -> Columns:
+def _columns(table: pyarrow.Table, op: Numbers, digits: float, words: Words) -> Columns:
     roles, role = _texts(table, "role")
     kinds, kind = _texts(table, "dtype_class")
     slots, slot = _texts(table, "slot")
@@ -230,7 +241,7 @@ def _columns(table: pyarrow.Table, op: Numbers, words: Words) -> Columns:
         _numbers(table, "row"), op, numpy.array([places.get(text or "", len(ROLES) - 1) for text in roles])[role],
         _renumbered(kinds, kind, words.kinds), _renumbered(slots, slot, words.slots), digest_code, shape, elements,
         largest, smallest, mean, norm, has_range, known["norm"], known["mean"],
-        has_digest | (has_range & ~is_bool & tells), key, numpy.where(is_identified, key, -1),
+        has_digest | (has_range & ~is_bool & tells), key, numpy.where(is_identified, key, -1), digits,
     )  # fmt: skip
 
 

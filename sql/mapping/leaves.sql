@@ -1,6 +1,7 @@
 -- leaves: the tensors and scalars of a unit, with what distinguishes them.
 -- grain: one leaf that is not null, op by op in the order of the dump
 -- parameters: $folder and $held, of the unit
+-- spacing: of what an op gives, at 1 (macros/epsilon); 0 for all else
 -- dtype_class: int, float, complex or bool, because frameworks record the same tensor as Int32 and torch.int64
 SELECT
     row,
@@ -13,6 +14,7 @@ SELECT
         WHEN dtype ILIKE '%int%' THEN 'int'
         ELSE element_type(dtype)
     END AS dtype_class,
+    if(role = 'output', epsilon_of(dtype), 0) AS spacing,
     shape::VARCHAR AS shape,
     max,
     min,

@@ -11,7 +11,7 @@ import pytest
 from lakeprobe.mapping.gathered import is_within
 from lakeprobe.mapping.layouts import are_near_norms
 from lakeprobe.mapping.left_over import are_masked_otherwise
-from lakeprobe.mapping.ops import has_few_digits, spacing_of
+from lakeprobe.mapping.ops import DIGITS, has_few_digits, spacing_of
 from lakeprobe.mapping.tensors import Tensor, excludes, presume
 
 
@@ -59,7 +59,7 @@ def test_scores_beside_other_masks_are_the_same_to_their_digits() -> None:
 
 def test_some_rows_are_within_the_range_of_all_to_a_spacing() -> None:
     def rows(lowest: float) -> Any:
-        return SimpleNamespace(max=1.75, min=lowest, norm=5.53125)
+        return SimpleNamespace(max=1.75, min=lowest, norm=5.53125, op=SimpleNamespace(digits=DIGITS))
 
     assert is_within(rows(-0.278564453125), rows(-0.2783203125))
     assert not is_within(rows(-0.2861328125), rows(-0.2783203125))

@@ -30,21 +30,51 @@ CASES = {
 }
 
 
+MIXED = {
+    "float32, computed from float16": ((2.0019532, -1.0, 0.05, 9.01), (2.0, -1.0, 0.05, 9.0), ops.DIGITS_OF_HALF, True),
+    "float32 beside float16": ((2.9031234, -1.0, 0.05, 9.0), (2.90234375, -1.0, 0.05, 9.0), ops.DIGITS_OF_HALF, True),
+    "further apart than float16 rounds": ((2.005, -1.0, 0.05, 9.0), (2.0, -1.0, 0.05, 9.0), ops.DIGITS_OF_HALF, False),
+    "float32 beside bfloat16": ((2.005, -1.0, 0.05, 9.06), (2.0, -1.0, 0.05, 9.0), ops.DIGITS_OF_BFLOAT, True),
+    "further apart than bfloat16 rounds": (
+        (2.02, -1.0, 0.05, 9.1),
+        (2.0, -1.0, 0.05, 9.0),
+        ops.DIGITS_OF_BFLOAT,
+        False,
+    ),
+    "both in bfloat16": ((2.015625, -1.0, 0.05, 9.0), (2.0, -1.0, 0.05, 9.0), ops.DIGITS_OF_BFLOAT, False),
+}
+"""Two tensors, the digits of the coarsest type that one of the two runs computes in, and whether they may be one."""
+
+
 @pytest.mark.parametrize(("target", "golden", "same"), CASES.values(), ids=list(CASES))
 def test_two_tensors(target: Four, golden: Four, same: bool) -> None:
+    assert answers(target, golden, ops.DIGITS) == (same, same)
+
+
+@pytest.mark.parametrize(("target", "golden", "digits", "same"), MIXED.values(), ids=list(MIXED))
+def test_two_tensors_in_mixed_precision(target: Four, golden: Four, digits: float, same: bool) -> None:
+    assert answers(target, golden, digits) == answers(golden, target, digits) == (same, same)
+
+
+def answers(target: Four, golden: Four, digits: float) -> tuple[bool | None, bool]:
+    """The answers for two leaves, of which the target's run has so many digits, and for columns of one leaf each."""
     leaves: list[Any] = [
-        SimpleNamespace(**dict(zip(("max", "min", "mean", "norm"), numbers, strict=True)), digest=None, elements=64)
-        for numbers in (target, golden)
-    ]
+        SimpleNamespace(
+            **dict(zip(("max", "min", "mean", "norm"), numbers, strict=True)), digest=None, elements=64,
+            op=SimpleNamespace(digits=of_run),
+        )
+        for numbers, of_run in ((target, digits), (golden, ops.DIGITS))
+    ]  # fmt: skip
     columns: list[Any] = [
         SimpleNamespace(
-            **{name: np.array([number]) for name, number in vars(leaf).items() if name not in ("digest", "elements")},
+            **{name: np.array([getattr(leaf, name)]) for name in ("max", "min", "mean", "norm")},
             digest=np.array([-1]),
             elements=np.array([64]),
+            digits=leaf.op.digits,
             **dict.fromkeys(("has_range", "has_norm", "has_mean"), np.array([True])),
         )
         for leaf in leaves
     ]
     first = np.array([0])
-    assert bool(ops.same_values(*leaves)) is same
-    assert tensors.same_values(columns[0], first, columns[1], first).tolist() == [same]
+    (of_columns,) = tensors.same_values(columns[0], first, columns[1], first).tolist()
+    return bool(ops.same_values(*leaves)), of_columns

@@ -80,7 +80,8 @@ def train_torch(
     else:
         numpy.savez(weights, **{name: value.numpy() for name, value in state.items()})
     module.spoil(model, defect)
-    dtype = getattr(torch, how.pop("dtype"))
+    low, mixed = getattr(torch, how.pop("dtype")), how.pop("mixed")
+    dtype = torch.float32 if mixed else low
     model.to(dtype).train()
     noise = how.pop("noise")
     given = {name: torch.from_numpy(value) for name, value in batch(how.pop("pair")).items()}
@@ -91,7 +92,8 @@ def train_torch(
 
         shaking = ChipNoise()
     with shaking, lakeprobe.collect(model, run=run, lake=lake, level="mix", **how) as collector:
-        loss = module.loss(model, given)
+        with torch.autocast("cpu", low, enabled=mixed):
+            loss = module.loss(model, given)
         loss.backward()
         collector.step()
     return float(loss.detach())
@@ -108,10 +110,13 @@ def train_mindspore(
     values = module.carry(dict(numpy.load(weights)), defect)
     parameters = {parameter.name: parameter for parameter in model.get_parameters()}
     assert set(values) == set(parameters), sorted(set(values) ^ set(parameters))
-    dtype = getattr(mindspore, how.pop("dtype"))
+    low, mixed = getattr(mindspore, how.pop("dtype")), how.pop("mixed")
+    dtype = mindspore.float32 if mixed else low
     for name, parameter in parameters.items():
         parameter.set_dtype(dtype)
         parameter.set_data(mindspore.Tensor(values[name], dtype))
+    if mixed:
+        model = mindspore.amp.auto_mixed_precision(model, "O2", low)
     model.set_train()
     how.pop("noise")  # MindSpore gives no hold to shake its kernels
     given = {name: mindspore.Tensor(value) for name, value in batch(how.pop("pair")).items()}
@@ -136,6 +141,9 @@ def main() -> None:
     parser.add_argument(
         "--dtype", default="float32", help="of weights and batch; MindSpore has no bfloat16 on CPUs (default: float32)"
     )
+    parser.add_argument(
+        "--mixed", action="store_true", help="weights in float32, ops in DTYPE as each framework chooses: autocast, and O2"
+    )
     asked = parser.parse_args()
     module = side(asked.pair, asked.side)
     train = train_torch if module.FRAMEWORK == "torch" else train_mindspore
@@ -143,7 +151,7 @@ def main() -> None:
         run, _, defect = text.partition("=")
         loss = train(
             module, run, asked.lake, defect or None, asked.weights, asked.side == 1,
-            task=asked.task, noise=asked.noise, dtype=asked.dtype, pair=asked.pair, replace=True,
+            task=asked.task, noise=asked.noise, dtype=asked.dtype, mixed=asked.mixed, pair=asked.pair, replace=True,
         )  # fmt: skip
         print(run, defect, f"{loss:.6f}", flush=True)
 
