@@ -26,7 +26,7 @@ TRACED = ("repeat", "makers")
 
 CERTAIN = (
     "errors", "floors", "largest_before", "arguments", "missing", "wiring", "sources", "given_gradients", "made",
-    "zeros", "evidence",
+    "zeros", "nonfinite", "evidence",
 )  # fmt: skip
 """The queries that find what rounding cannot produce: how far ops err, and a query for each kind of evidence."""
 

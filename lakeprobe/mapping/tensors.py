@@ -29,7 +29,7 @@ from lakeprobe.mapping.ops import (
     has_few_digits,
     of_rounded,
 )
-from lakeprobe.mapping.units import OUTPUT, Columns, Numbers, Unit, row_codes
+from lakeprobe.mapping.units import OUTPUT, Columns, Numbers, Unit, equal_rows, row_codes
 
 _MOST_CANDIDATES = 32
 """A tensor that agrees with more tensors of the other run than this is not evidence for any of them."""
@@ -57,7 +57,7 @@ _AT_ONCE = 2_000_000
 class Tensor:
     """A tensor of one run. `sights` are the leaves that show it, in the order of the dump.
 
-    `leaf`: its first sight.
+    `leaf`: its first sight, in mixed precision the first with all digits.
     `number`: its index among the tensors of its run.
     `partner`: the same tensor in the other run.
     `presumed`: the tensor at the same place of the other program, with different values (mapping/descent.py).
@@ -85,18 +85,15 @@ class Tensors:
 
     `of_leaf`: for each leaf of the unit the index of its tensor, or -1 if statistics do not identify one, as where all
     elements are one number. `leaves`: the indexes of all leaves with a tensor, tensor by tensor. Those of tensor k
-    begin at `starts[k]`. The last element of `starts` is their total number.
+    begin at `starts[k]`. The last element of `starts` is their total number. `leaf`: for each tensor the index of the
+    leaf that stands for it.
     """
 
     all: list[Tensor]
     of_leaf: Numbers
     leaves: Numbers
     starts: Numbers
-
-    @property
-    def first(self) -> Numbers:
-        """For each tensor the leaf of its first sight."""
-        return numpy.asarray(self.leaves[self.starts[:-1]])
+    leaf: Numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +204,7 @@ def match_tensors(target: Unit, golden: Unit) -> Matches:
     few = numpy.bincount(ours)[ours] <= _MOST_CANDIDATES
     ours, theirs = ours[few], theirs[few]
     partner = tuple(numpy.full(len(side.all), -1, dtype=numpy.int64) for side in sides)
-    places = [(of_unit.columns, of_side.first) for of_unit, of_side in zip((target, golden), sides, strict=True)]
+    places = [(of_unit.columns, of_side.leaf) for of_unit, of_side in zip((target, golden), sides, strict=True)]
     kept = _in_one_precision(places, ours, theirs)
     ours, theirs = ours[kept], theirs[kept]
     alone = (numpy.bincount(ours, minlength=len(partner[0]))[ours] == 1) & (
@@ -252,22 +249,57 @@ def group(unit: Unit) -> Tensors:
         _, start, code = numpy.unique(key[left], return_index=True, return_inverse=True)
         first[left] = evidence[left][start][code]
         left = left[~_same_sums(columns, first[left], evidence[left])]
-    seen, number = numpy.unique(first, return_inverse=True)
+    if columns.digits <= DIGITS_OF_HALF:
+        first = _with_casts(columns, first)
+    leaf, number = numpy.unique(first, return_inverse=True)
+    sight = numpy.unique(number, return_index=True)[1]
+    leaf, number = leaf[numpy.argsort(sight)], numpy.argsort(numpy.argsort(sight))[number]
     of_leaf = numpy.full(len(unit.leaves), -1, dtype=numpy.int64)
     of_leaf[evidence] = number
     leaves = evidence[numpy.argsort(number, kind="stable")]
-    starts = numpy.concatenate(([0], numpy.cumsum(numpy.bincount(number, minlength=len(seen))))).astype(numpy.int64)
-    return Tensors(_tensors(unit, leaves, starts), of_leaf, leaves, starts)
+    starts = numpy.concatenate(([0], numpy.cumsum(numpy.bincount(number, minlength=len(leaf))))).astype(numpy.int64)
+    return Tensors(_tensors(unit, leaves, starts, leaf), of_leaf, leaves, starts, leaf)
 
 
-def _tensors(unit: Unit, leaves: Numbers, starts: Numbers) -> list[Tensor]:
+def _with_casts(columns: Columns, first: Numbers) -> Numbers:
+    """Return `first` with one leaf for a tensor and its cast to the coarsest type of the run: that with all digits.
+
+    A cast rounds the extremes, and moves norm and mean by less than a spacing.
+    """
+    seen, number = numpy.unique(first, return_inverse=True)
+    known = numpy.flatnonzero((columns.norm[seen] > 0) & (columns.norm[seen] < numpy.inf))
+    leaf = seen[known]
+    sizes, norm, mean = numpy.stack((columns.max[leaf], columns.min[leaf])), columns.norm[leaf], columns.mean[leaf]
+    is_cast = _fits(numpy.vstack((sizes, norm)), columns.digits).all(axis=0)
+    code = equal_rows(columns.elements[leaf], columns.kind[leaf], *_rounded_to(sizes, columns.digits))
+    of_cast, of_whole = (numpy.bincount(code[side], minlength=len(leaf))[code] for side in (is_cast, ~is_cast))
+    both = numpy.flatnonzero((of_cast == 1) & (of_whole == 1))
+    whole, cast = both[numpy.lexsort((is_cast[both], code[both]))].reshape(-1, 2).T
+    slack = 2 / columns.digits * norm[whole]
+    is_near = numpy.abs(norm[whole] - norm[cast]) <= slack
+    with numpy.errstate(invalid="ignore"):
+        gap = numpy.abs(mean[whole] - mean[cast]) * numpy.sqrt(columns.elements[leaf[whole]])
+        is_near &= ~(gap > slack)  # a mean may be unknown
+    whole, cast = known[whole[is_near]], known[cast[is_near]]
+    found = seen.copy()
+    found[cast] = seen[whole]
+    return numpy.asarray(found[number])
+
+
+def _rounded_to(numbers: Numbers, digits: float) -> Numbers:
+    """Return the nearest numbers of a type with so many binary digits."""
+    mantissa, exponent = numpy.frexp(numbers)
+    return numpy.asarray(numpy.ldexp(numpy.rint(mantissa * digits) / digits, exponent) + 0.0)
+
+
+def _tensors(unit: Unit, leaves: Numbers, starts: Numbers, leaf: Numbers) -> list[Tensor]:
     sights = [unit.leaves[leaf] for leaf in leaves.tolist()]
-    ends = starts.tolist()
+    ends = pairwise(starts.tolist())
     found = []
-    for number, (start, end) in enumerate(pairwise(ends)):
-        tensor = Tensor(number, sights[start], sights[start:end])
-        for leaf in tensor.sights:
-            leaf.tensor = tensor
+    for number, (place, (start, end)) in enumerate(zip(leaf.tolist(), ends, strict=True)):
+        tensor = Tensor(number, unit.leaves[place], sights[start:end])
+        for seen in tensor.sights:
+            seen.tensor = tensor
         found.append(tensor)
     return found
 
@@ -294,7 +326,7 @@ def _mark_rejoining(unit: Unit, side: Tensors, partner: Numbers, agrees: Numbers
     columns, tensor = unit.columns, side.of_leaf
     taken_alone = (tensor >= 0) & (columns.role != OUTPUT)
     taken_alone[taken_alone] = partner[tensor[taken_alone]] < 0
-    near = (agrees & (columns.elements[side.first] > 1)).tolist()
+    near = (agrees & (columns.elements[side.leaf] > 1)).tolist()
     for place in numpy.unique(columns.op[taken_alone])[::-1].tolist():
         shown = [(leaf.role, leaf.tensor) for leaf in unit.ops[place].leaves if leaf.tensor is not None]
         agreeing = [
@@ -367,7 +399,7 @@ def _agreeing(units: Sequence[Unit], sides: Sequence[Tensors]) -> tuple[Numbers,
         for part in _parts(highs - lows):
             near, far = spread(lows[part], highs[part])
             pair = mine[part][near], others[far]
-            agree = same_values(units[0].columns, sides[0].first[pair[0]], units[1].columns, sides[1].first[pair[1]])
+            agree = same_values(units[0].columns, sides[0].leaf[pair[0]], units[1].columns, sides[1].leaf[pair[1]])
             found.append((pair[0][agree], pair[1][agree]))
     if not found:
         return numpy.zeros(0, dtype=numpy.int64), numpy.zeros(0, dtype=numpy.int64)
@@ -378,7 +410,7 @@ def _agreeing(units: Sequence[Unit], sides: Sequence[Tensors]) -> tuple[Numbers,
 
 def _buckets(unit: Unit, side: Tensors) -> tuple[Numbers, Numbers]:
     """Return for each tensor a bucket, equal for tensors that may match, and a sort key: the larger magnitude."""
-    columns, first = unit.columns, side.first
+    columns, first = unit.columns, side.leaf
     is_forward = numpy.array([op.direction == "forward" for op in unit.ops], dtype=bool)
     has_digest = columns.digest[first] >= 0
     kind = numpy.where(is_forward[columns.op[first]], 2, 0) + 4 * (columns.kind[first] + 1)
@@ -473,7 +505,8 @@ def _tolerances(one: Sequence[Numbers], other: Sequence[Numbers], digits: float)
 
 def _fits(numbers: Numbers, digits: float) -> Numbers:
     """Return which numbers a type with so many binary digits holds, NaN and infinity among them."""
-    return numpy.asarray(~numpy.isfinite(numbers) | (numpy.frexp(numbers)[0] * digits % 1 == 0))
+    with numpy.errstate(invalid="ignore"):
+        return numpy.asarray(~numpy.isfinite(numbers) | (numpy.frexp(numbers)[0] * digits % 1 == 0))
 
 
 def _close(ours: Numbers, theirs: Numbers, magnitude: Numbers, tolerance: Numbers) -> Numbers:

@@ -13,6 +13,7 @@
 --   only one extreme tells, and of what two programs normalise both do: it has one norm and one mean whatever is wrong. Where
 --   the mean alone is known, error is least_error.
 -- is_masked: a mask determines an extreme, and with it norm and mean
+-- is_nonfinite: one side alone has NaN or inf, or the other of the two
 -- lower: the second smallest estimate: correlated errors move norm and mean further than independent ones
 -- least_error: ‖target − golden‖ is no less than the difference of the norms (triangle inequality), nor than √n times that of
 --   the means (Cauchy–Schwarz inequality), whatever the errors of the elements have to do with each other
@@ -305,6 +306,7 @@ SELECT
     rounding,
     coalesce(golden_zeros > 0, golden_max = 0 OR golden_min = 0, false) AS has_zeros,
     max_is_mask OR min_is_mask AS is_masked,
+    is_nonfinite,
     is_measured,
     target_zeros,
     golden_zeros,

@@ -45,7 +45,7 @@ WITH
         QUALIFY
             row_number() OVER (
                 PARTITION BY number
-                ORDER BY list_position(['argument', 'missing', 'wiring', 'source', 'zeros', 'made'], evidence), row
+                ORDER BY list_position(['argument', 'missing', 'wiring', 'source', 'zeros', 'made', 'nonfinite'], evidence), row
             ) = 1
     ),
     shifts AS (

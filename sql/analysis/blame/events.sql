@@ -98,6 +98,7 @@ WITH
                             WHEN 'wiring' THEN 'taken'
                             WHEN 'source' THEN 'unrecorded'
                             WHEN 'zeros' THEN 'made'
+                            WHEN 'nonfinite' THEN 'made'
                             WHEN 'made' THEN 'made'
                             WHEN 'added' THEN 'made'
                             WHEN 'shift' THEN 'made'

@@ -101,7 +101,7 @@ WITH
             nth,
             CASE
                 WHEN incoming_error = 0 THEN 'its inputs agree (error 0)'
-                WHEN NOT isfinite(incoming_error) THEN 'its inputs have NaN or inf that golden has not'
+                WHEN NOT isfinite(incoming_error) THEN 'NaN or inf came in on one side only'
                 WHEN incoming_error * getvariable('made_growth') <= output_error THEN format('its inputs agree to {:.2g}', incoming_error)
                 ELSE format('its inputs are off by {:.2g}', incoming_error)
             END AS inputs,
@@ -109,7 +109,7 @@ WITH
                 WHEN only_digests THEN 'its output has another digest'
                 WHEN NOT output_touched THEN 'no output of it differs'
                 WHEN isfinite(output_error) THEN format('its output is off by {:.2g}', output_error)
-                ELSE 'NaN or inf stand in its output where golden has none'
+                ELSE 'NaN or inf stand in its output on one side only'
             END AS outputs
         FROM listed
     ),

@@ -9,6 +9,7 @@
 --   this op: its inputs agree, its outputs do not
 --   an argument: a value, dtype or shape that was passed differs
 --   no recorded op: a tensor input differs, but what was recorded before agrees
+--   an op of one run: an input has NaN or inf, and an op without counterpart made that
 --   float noise: a tensor input differs, and what was recorded before differs within noise
 --   communication: what this rank sent agrees, what it received does not
 --   only in target, only in golden
@@ -81,6 +82,7 @@ SELECT
         WHEN firsts.finding <> 'different' THEN firsts.finding
         WHEN standing.evidence = 'argument' THEN 'an argument'
         WHEN standing.evidence IN ('wiring', 'source') THEN 'no recorded op'
+        WHEN standing.evidence = 'nonfinite' AND firsts.input_differs THEN 'an op of one run'
         WHEN is_of_values(standing.evidence) AND moved.seq IS NULL THEN 'this op'
         WHEN firsts.tensor_differs AND makers.from_noise THEN 'float noise'
         WHEN firsts.tensor_differs THEN 'no recorded op'
