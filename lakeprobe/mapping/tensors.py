@@ -270,7 +270,7 @@ def _with_casts(columns: Columns, first: Numbers) -> Numbers:
     known = numpy.flatnonzero((columns.norm[seen] > 0) & (columns.norm[seen] < numpy.inf))
     leaf = seen[known]
     sizes, norm, mean = numpy.stack((columns.max[leaf], columns.min[leaf])), columns.norm[leaf], columns.mean[leaf]
-    is_cast = _fits(numpy.vstack((sizes, norm)), columns.digits).all(axis=0)
+    is_cast = numpy.asarray(_fits(numpy.vstack((sizes, norm)), columns.digits).all(axis=0))
     code = equal_rows(columns.elements[leaf], columns.kind[leaf], *_rounded_to(sizes, columns.digits))
     of_cast, of_whole = (numpy.bincount(code[side], minlength=len(leaf))[code] for side in (is_cast, ~is_cast))
     both = numpy.flatnonzero((of_cast == 1) & (of_whole == 1))
@@ -279,8 +279,8 @@ def _with_casts(columns: Columns, first: Numbers) -> Numbers:
     is_near = numpy.abs(norm[whole] - norm[cast]) <= slack
     with numpy.errstate(invalid="ignore"):
         gap = numpy.abs(mean[whole] - mean[cast]) * numpy.sqrt(columns.elements[leaf[whole]])
-        is_near &= ~(gap > slack)  # a mean may be unknown
-    whole, cast = known[whole[is_near]], known[cast[is_near]]
+        near = numpy.flatnonzero(is_near & ~(gap > slack))  # a mean may be unknown
+    whole, cast = known[whole[near]], known[cast[near]]
     found = seen.copy()
     found[cast] = seen[whole]
     return numpy.asarray(found[number])

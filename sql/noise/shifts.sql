@@ -190,9 +190,10 @@ WITH
                 if(getvariable('is_first_step'), 0, 0.1 * error_in + 0.5 * second_error)
                 + if(is_low_precision(spacing), 0, 0.25 * hidden_error),
                 replaced,
-                -- a program that computes it in steps rounds the deviation of all rows one way, if all were normalised before
+                -- a program that computes a normalisation in steps rounds the deviation of all rows one way, if all were
+                -- normalised before; and what a product takes from an attention may err as the sums of its probabilities do
                 if(
-                    is_normalisation AND NOT is_softmax AND getvariable('cross_framework') <> 0 AND is_low_precision(spacing),
+                    NOT is_softmax AND getvariable('cross_framework') <> 0 AND is_low_precision(spacing),
                     greatest(rounding, spacing / 64),
                     rounding
                 )

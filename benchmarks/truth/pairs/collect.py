@@ -142,7 +142,9 @@ def main() -> None:
         "--dtype", default="float32", help="of weights and batch; MindSpore has no bfloat16 on CPUs (default: float32)"
     )
     parser.add_argument(
-        "--mixed", action="store_true", help="weights in float32, ops in DTYPE as each framework chooses: autocast, and O2"
+        "--mixed",
+        action="store_true",
+        help="weights in float32, ops in DTYPE as each framework chooses: autocast in PyTorch, O2 in MindSpore",
     )
     asked = parser.parse_args()
     module = side(asked.pair, asked.side)
