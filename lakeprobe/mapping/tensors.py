@@ -549,13 +549,16 @@ def _in_one_precision(places: Sequence[tuple[Columns, Numbers]], ours: Numbers, 
 
 
 def _spacings(ours: Columns, our_leaf: Numbers, theirs: Columns, their_leaf: Numbers) -> Numbers:
-    """Return the spacing of the coarsest type of the two runs for what has more digits than that, 0 for all else."""
+    """Return a spacing of float16 for tensors of two runs in it, unless both are rounded to it; 0 for all else.
+
+    A spacing of bfloat16 would hide a difference.
+    """
     digits = min(ours.digits, theirs.digits)
-    if digits > DIGITS_OF_HALF:
+    if digits != DIGITS_OF_HALF:
         return numpy.zeros(len(our_leaf))
     one, other = _numbers_of(ours, our_leaf), _numbers_of(theirs, their_leaf)
-    few = _fits(numpy.stack((one[0], one[1], one[3], other[0], other[1], other[3])), digits).all(axis=0)
-    return numpy.where(few, 0.0, 2 / digits)
+    is_rounded = _fits(numpy.stack((one[0], one[1], one[3], other[0], other[1], other[3])), digits).all(axis=0)
+    return numpy.where(is_rounded, 0.0, 2 / digits)
 
 
 def _add(partner: Sequence[Numbers], ours: Numbers | int, theirs: Numbers | int) -> None:

@@ -102,6 +102,59 @@ def test_values_decide_in_either_direction(tmp_path: Path, sides: tuple[Path, Pa
     assert summary.beyond_noise == ()
 
 
+def half(found: Json, dtype: str) -> Json:
+    """The tensor in float16: a cast rounds its statistics."""
+    return {
+        **found,
+        "dtype": dtype,
+        **{name: float(np.float16(found[name])) for name in ("Max", "Min", "Mean", "Norm")},
+    }
+
+
+@pytest.mark.parametrize("swapped", [False, True], ids=["mindspore", "pytorch"])
+def test_in_mixed_precision_a_tensor_and_its_cast_are_one(tmp_path: Path, swapped: bool) -> None:
+    """O2 casts before the product, where autocast does so inside of it; one run has probabilities in float16."""
+    came_in, normalised, weight = tensor(2.0123), tensor(4.4123), tensor(0.71234, (8, 8))
+    made, probable = half(tensor(3.5321), "torch.float16"), tensor(0.91234, smallest=0.012345)
+    torch = {
+        "Functional.layer_norm.0.forward": call([came_in], normalised),
+        "Functional.linear.0.forward": call([normalised, weight], made),
+        "Functional.softmax.0.forward": call([made], probable),
+    }
+    cast = "Float16"
+    mindspore = {
+        "Primitive.layer_norm.LayerNorm.0.forward": call([came_in], normalised),
+        "Primitive.matmul.MatMul.0.forward": call([half(normalised, cast), half(weight, cast)], half(made, cast)),
+        "Functional.softmax.0.forward": call([half(made, cast)], half(probable, cast)),
+    }
+    both = dump(tmp_path / "ms", "mindspore", mindspore), dump(tmp_path / "pt", "pytorch", torch)
+    rows, summary = rows_of(tmp_path / "lake", *(both[::-1] if swapped else both))
+    names = ("golden_name", "target_name") if swapped else ("target_name", "golden_name")
+    assert {row[names[0]]: row[names[1]] for row in rows} == {
+        "Primitive.layer_norm.LayerNorm.0.forward.input.0": "Functional.layer_norm.0.forward.input.0",
+        "Primitive.layer_norm.LayerNorm.0.forward.output.0": "Functional.layer_norm.0.forward.output.0",
+        "Primitive.matmul.MatMul.0.forward.input.0": "Functional.linear.0.forward.input.0",
+        "Primitive.matmul.MatMul.0.forward.input.1": "Functional.linear.0.forward.input.1",
+        "Primitive.matmul.MatMul.0.forward.output.0": "Functional.linear.0.forward.output.0",
+        "Functional.softmax.0.forward.input.0": "Functional.softmax.0.forward.input.0",
+        "Functional.softmax.0.forward.output.0": "Functional.softmax.0.forward.output.0",
+    }
+    assert {row["difference"] for row in rows} <= {"equal", "noise"}
+    assert summary.beyond_noise == ()
+
+
+def test_nan_from_an_op_of_one_program_is_told_where_it_comes_in(tmp_path: Path) -> None:
+    """0 times -inf, in a mask that the other program adds in another way."""
+    nan = {**tensor(5.7), **dict.fromkeys(("Max", "Min", "Mean", "Norm"), float("nan"))}
+    entries = mindspore()
+    del entries["Functional.softmax.0.forward"]
+    entries["Tensor.__mul__.0.forward"] = call([tensor(5.7)], nan)
+    entries["Functional.softmax.0.forward"] = call([nan], {**nan, "shape": [4, 8]})
+    sides = dump(tmp_path / "ms", "mindspore", entries), dump(tmp_path / "pt", "pytorch", TORCH)
+    _, summary = rows_of(tmp_path / "lake", *sides)
+    assert [found.op for found in summary.beyond_noise][:1] == ["Functional.softmax.0.forward"]
+
+
 def test_what_is_left_has_its_reason(tmp_path: Path, sides: tuple[Path, Path]) -> None:
     rows, _ = rows_of(tmp_path / "lake", *sides)
     ended = {row["target_name"]: (row["outcome"], row["messages"]) for row in rows if row["target_name"]}

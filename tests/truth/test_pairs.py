@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -18,7 +20,7 @@ pytest.importorskip("torch")
 _ROOT = Path(__file__).resolve().parents[2]
 
 
-_LOW, _HALF = " in bfloat16", " in float16"
+_LOW, _HALF, _MIXED = " in bfloat16", " in float16", " in bfloat16, mixed"
 _RUNS = {
     "llama_torch": (["a", "a_eps=eps"], ["b", "b_scale=scale"]),
     "mixer_torch": (["a", "a_gelu=gelu"], ["b", "b_silu=silu", "b_divisor=divisor"]),
@@ -27,24 +29,29 @@ _RUNS = {
     f"translate_torch{_LOW}": (["a"], ["b", "b_eps=eps"]),
     f"grouped_torch{_LOW}": (["a"], ["b", "b_eps=eps"]),
     f"llama_torch{_HALF}": (["a"], ["b", "b_scale=scale"]),
+    f"llama_torch{_MIXED}": (["a", "a_eps=eps"], ["b", "b_weight=weight"]),
+    f"grouped_torch{_MIXED}": (["a"], ["b"]),
 }
-"""Of each pair, and the dtype of its weights, the runs of its two sides with their defects."""
+"""Of each pair, and the dtype of its weights, or of some ops in mixed precision, the runs of its two sides with their
+defects."""
 
 
 @pytest.fixture(scope="module")
-def lakes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """The runs of each pair in a lake."""
-    found = {}
-    for pair, sides in _RUNS.items():
-        folder = tmp_path_factory.mktemp(pair.replace(" ", "_"))
-        found[pair] = folder / "lake"
+def lake_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Gives the lake with the runs of a pair, which are collected once they are asked for."""
+
+    @cache
+    def lake_of(pair: str) -> Path:
+        folder = tmp_path_factory.mktemp(re.sub(r"\W+", "_", pair))
         model, _, dtype = pair.partition(" in ")
-        for side, runs in enumerate(sides):
-            where = ["--lake", str(folder / "lake"), "--weights", str(folder / "weights.npz")]
-            how = ["--dtype", dtype or "float32"]
+        how = ["--dtype", dtype.partition(",")[0] or "float32", *(["--mixed"] if "mixed" in dtype else [])]
+        where = ["--lake", str(folder / "lake"), "--weights", str(folder / "weights.npz")]
+        for side, runs in enumerate(_RUNS[pair]):
             command = [sys.executable, "-m", "benchmarks.truth.pairs.collect", model, str(side), *runs, *where, *how]
             subprocess.run(command, cwd=_ROOT, check=True, capture_output=True)
-    return found
+        return folder / "lake"
+
+    return lake_of
 
 
 @pytest.mark.sampled
@@ -77,10 +84,16 @@ def lakes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         (f"llama_torch{_HALF}", "a", "b"),
         (f"llama_torch{_HALF}", "b", "a"),
         (f"llama_torch{_HALF}", "b_scale", "a"),
+        (f"llama_torch{_MIXED}", "a", "b"),
+        (f"llama_torch{_MIXED}", "b", "a"),
+        (f"llama_torch{_MIXED}", "a_eps", "b"),
+        (f"llama_torch{_MIXED}", "b_weight", "a"),
+        (f"grouped_torch{_MIXED}", "a", "b"),
+        (f"grouped_torch{_MIXED}", "b", "a"),
     ],
 )
-def test_the_planted_op_is_named(lakes: dict[str, Path], pair: str, target: str, golden: str) -> None:
-    with lakeprobe.open(lakes[pair]) as opened:
+def test_the_planted_op_is_named(lake_of: Callable[[str], Path], pair: str, target: str, golden: str) -> None:
+    with lakeprobe.open(lake_of(pair)) as opened:
         answers = named(opened, target, golden)
     assert set(answers) == {"compare", "first-diff", "blame"}
     side, _, defect = target.partition("_")
