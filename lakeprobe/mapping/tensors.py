@@ -219,11 +219,11 @@ def match_tensors(target: Unit, golden: Unit) -> Matches:
     _match_nearest(partner, ours[left], theirs[left], far)
     _match_in_order(partner, ours[left].tolist(), theirs[left].tolist())
     matched = numpy.flatnonzero(partner[0] >= 0)
-    far = _distances(places[0][0], places[0][1][matched], places[1][0], places[1][1][partner[0][matched]])
+    leaves = places[0][0], places[0][1][matched], places[1][0], places[1][1][partner[0][matched]]
+    far = _distances(*leaves)
     limit = max(_LEAST_USUAL, _FAR * float(numpy.median(far[:_MANY]))) if len(far) else _LEAST_USUAL
     limit = min(limit, TOLERANCE)  # what agrees only as far as 16 bits tell may hide a difference
-    pairs = (places[0][0], places[0][1][matched]), (places[1][0], places[1][1][partner[0][matched]])
-    is_near = far <= numpy.maximum(limit, _spacings(*pairs[0], *pairs[1]))
+    is_near = far <= numpy.maximum(limit, _spacings(*leaves))
     for place, other in zip(matched.tolist(), partner[0][matched].tolist(), strict=True):
         tensor, counterpart = sides[0].all[place], sides[1].all[other]
         tensor.partner, counterpart.partner = counterpart, tensor

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from lakeprobe import resources
 from lakeprobe.lake.layout import UnitPlace
 from lakeprobe.mapping.known import family
-from lakeprobe.mapping.ops import DIGITS, QUERIES, VIEWS, Leaf, Op
+from lakeprobe.mapping.ops import DIGITS, DIGITS_OF_BFLOAT, QUERIES, VIEWS, Leaf, Op
 
 if TYPE_CHECKING:
     import duckdb
@@ -130,9 +130,9 @@ def read_unit(connection: duckdb.DuckDBPyConnection, unit: UnitPlace, words: Wor
 
 
 def _digits(table: pyarrow.Table) -> float:
-    """Return the digits of the coarsest type of floating point that an op of the run gives (ops.DIGITS)."""
-    coarsest = float(numpy.asarray(table["spacing"].to_numpy()).max(initial=2 / DIGITS))
-    return 2 / coarsest
+    """Return the digits of the coarsest type of 16 bits or more that an op of the run gives (ops.DIGITS)."""
+    spacings = table["spacing"].to_numpy()
+    return 2 / float(spacings[spacings <= 2 / DIGITS_OF_BFLOAT].max(initial=2 / DIGITS))
 
 
 def _ops(table: pyarrow.Table, framework: str) -> list[Op]:
