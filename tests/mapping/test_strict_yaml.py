@@ -28,11 +28,11 @@ def written(path: Path, text: str | bytes) -> Path:
     return path
 
 
-def refused(path: Path, reason: str = "") -> None:
+def message(path: Path) -> str:
+    """Why the file is not read."""
     with pytest.raises(UsageError) as raised:
         strict_yaml.read(path)
-    assert str(raised.value).startswith(str(path))
-    assert reason in str(raised.value)
+    return str(raised.value)
 
 
 def plain(node: Node | None) -> Any:
@@ -226,11 +226,12 @@ def test_the_largest_nesting_is_read_and_the_next_is_not(tmp_path: Path) -> None
 @pytest.mark.parametrize("opening", ["[", "{a: ", "- ", "? ", "[\n", "a: [{", "{? "])
 def test_deep_nesting_is_refused_at_once(tmp_path: Path, opening: str) -> None:
     path = written(tmp_path / "deep.yaml", opening * 100_000)
-    assert calls_of(lambda: refused(path)) < 50_000
+    assert calls_of(lambda: message(path)) < 50_000
 
 
 @pytest.mark.usefixtures("loader")
 def test_an_alias_bomb_is_refused_at_once(tmp_path: Path) -> None:
     lines = ["a0: &a0 [x, x]"] + [f"a{i}: &a{i} [*a{i - 1}, *a{i - 1}]" for i in range(1, 60)]
     path = written(tmp_path / "bomb.yaml", "\n".join(lines))
-    assert calls_of(lambda: refused(path, "line 1: the anchor &a0; write the value without it")) < 1000
+    assert calls_of(lambda: message(path)) < 1000
+    assert message(path) == f"{path} line 1: the anchor &a0; write the value without it"

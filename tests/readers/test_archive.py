@@ -899,7 +899,7 @@ def test_mutated_archives_give_rows_or_our_errors(kind: str, mutations: list[tup
     file, data = mutable(kind)
     changed = mutated(data, mutations)
     file.write_bytes(changed)
-    archive.is_archive(file)
+    assert calls_of(lambda: (archive.is_archive(file), outcome(file))) < 30_000
     found = outcome(file)
     if isinstance(found, str):
         assert str(file) in found

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from effort import calls_of
 
 from lakeprobe.errors import TensorError
 from lakeprobe.tensors import open_tensor, read_tensor
@@ -312,3 +313,7 @@ def test_any_damaged_byte_is_refused_or_harmless(tmp_path: Path) -> None:
                 continue
             assert reference.offset + reference.length <= len(content)
             open_tensor(reference)
+
+
+def test_a_small_file_is_little_work() -> None:
+    assert calls_of(lambda: read_tensor(FIXTURES / "dtype_float32.pt")) < 1000

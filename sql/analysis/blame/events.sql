@@ -92,16 +92,12 @@ WITH
             CASE
                 WHEN is_rounding
                     THEN
-                        CASE evidence
-                            WHEN 'argument' THEN 'argument'
-                            WHEN 'missing' THEN 'only in ' || if(target_seq IS NULL, 'golden', 'target')
-                            WHEN 'wiring' THEN 'taken'
-                            WHEN 'source' THEN 'unrecorded'
-                            WHEN 'zeros' THEN 'made'
-                            WHEN 'nonfinite' THEN 'made'
-                            WHEN 'made' THEN 'made'
-                            WHEN 'added' THEN 'made'
-                            WHEN 'shift' THEN 'made'
+                        CASE
+                            WHEN evidence = 'argument' THEN 'argument'
+                            WHEN evidence = 'missing' THEN 'only in ' || if(target_seq IS NULL, 'golden', 'target')
+                            WHEN evidence = 'wiring' THEN 'taken'
+                            WHEN evidence = 'source' THEN 'unrecorded'
+                            WHEN is_of_values(evidence) THEN 'made'
                         END
                 WHEN side <> 'pair' THEN 'only in ' || side
                 WHEN is_container THEN NULL

@@ -82,8 +82,8 @@ SELECT
         WHEN firsts.finding <> 'different' THEN firsts.finding
         WHEN standing.evidence = 'argument' THEN 'an argument'
         WHEN standing.evidence IN ('wiring', 'source') THEN 'no recorded op'
-        WHEN standing.evidence = 'nonfinite' AND firsts.input_differs THEN 'an op of one run'
-        WHEN is_of_values(standing.evidence) AND moved.seq IS NULL THEN 'this op'
+        WHEN is_of_values(standing.evidence) AND moved.seq IS NULL
+            THEN if(standing.evidence = 'nonfinite' AND firsts.input_differs, 'an op of one run', 'this op')
         WHEN firsts.tensor_differs AND makers.from_noise THEN 'float noise'
         WHEN firsts.tensor_differs THEN 'no recorded op'
         WHEN firsts.input_differs THEN 'an argument'
