@@ -205,8 +205,6 @@ def match_tensors(target: Unit, golden: Unit) -> Matches:
     ours, theirs = ours[few], theirs[few]
     partner = tuple(numpy.full(len(side.all), -1, dtype=numpy.int64) for side in sides)
     places = [(of_unit.columns, of_side.leaf) for of_unit, of_side in zip((target, golden), sides, strict=True)]
-    kept = _in_one_precision(places, ours, theirs)
-    ours, theirs = ours[kept], theirs[kept]
     alone = (numpy.bincount(ours, minlength=len(partner[0]))[ours] == 1) & (
         numpy.bincount(theirs, minlength=len(partner[1]))[theirs] == 1
     )
@@ -527,25 +525,6 @@ def _distances(ours: Columns, our_leaf: Numbers, theirs: Columns, their_leaf: Nu
             is_known = numpy.isfinite(mine - another) & numpy.isfinite(scale) & (scale > 0)
             far = numpy.maximum(far, numpy.where(is_known, share, 0.0))
     return far
-
-
-def _in_one_precision(places: Sequence[tuple[Columns, Numbers]], ours: Numbers, theirs: Numbers) -> Numbers:
-    """Return which agreeing pairs to keep: one of a tensor and its rounding gives way to one of two alike.
-
-    In mixed precision a run has both a tensor and its cast, and the other run may have either.
-    """
-    digits = min(columns.digits for columns, _ in places)
-    if digits > DIGITS_OF_HALF:
-        return numpy.ones(len(ours), dtype=bool)
-    is_rounded = [
-        _fits(numpy.stack(_numbers_of(columns, first[side])[:2]), digits).all(axis=0)
-        for (columns, first), side in zip(places, (ours, theirs), strict=True)
-    ]
-    is_one = is_rounded[0] == is_rounded[1]
-    has_one = [
-        contained(side[is_one], len(first))[side] for (_, first), side in zip(places, (ours, theirs), strict=True)
-    ]
-    return numpy.asarray(is_one | ~(has_one[0] | has_one[1]))
 
 
 def _spacings(ours: Columns, our_leaf: Numbers, theirs: Columns, their_leaf: Numbers) -> Numbers:
