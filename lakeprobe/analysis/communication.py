@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from lakeprobe.analysis.query import answer, check_steps, keep, keep_leaf_errors, stage_connection
+from lakeprobe.analysis.query import answer, check_steps, keep, keep_leaf_errors, pass_on, stage_connection
 from lakeprobe.analysis.transfers import keep_transfers
 
 if TYPE_CHECKING:
@@ -16,8 +16,9 @@ if TYPE_CHECKING:
 
 _LAWS = (
     "law_reduction", "law_concatenation", "law_shards", "law_broadcast", "law_scatter", "law_exchange",
-    "law_delivery", "law_same_results",
+    "law_delivery",
 )  # fmt: skip
+"""The laws that say what each result is made of."""
 _KEYS = ("step", "meeting", "law", "part", "rank", "seq", "slot")
 _BATCH = 1000
 """Results per batch: describing what a result is made of takes far more memory than the answer."""
@@ -86,7 +87,11 @@ def _changed(
 def _keep_laws(stages: duckdb.DuckDBPyConnection, run: str) -> None:
     """Create the table laws, and all that it reads."""
     keep(stages, "tensors_moved", "communication/tensors_moved", {"run": run})
-    for stage in ("meetings", "shares", "contributors", *_LAWS, "expected", "takings", "parts", "statistics"):
+    for stage in ("meetings", "shares", "contributors", "law_same_results"):
+        keep(stages, stage, f"communication/{stage}")
+    for law in _LAWS:
+        pass_on(stages, law, f"communication/{law}")
+    for stage in ("expected", "takings", "parts", "statistics"):
         keep(stages, stage, f"communication/{stage}")
     _measure(stages, run)
     keep(stages, "law_same_arguments", "communication/law_same_arguments")

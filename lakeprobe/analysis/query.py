@@ -109,6 +109,12 @@ def keep(stages: duckdb.DuckDBPyConnection, table: str, file: str, parameters: M
     stages.execute(parsed(stages, statement), parameters)
 
 
+def pass_on(stages: duckdb.DuckDBPyConnection, view: str, file: str) -> None:
+    """Create the temporary view `view` from the SQL in sql/analysis/`file`, for a stage that alone reads it."""
+    query = resources.sql(f"analysis/{file}")
+    stages.execute(parsed(stages, f"CREATE OR REPLACE TEMP VIEW {quote_identifier(view)} AS {query}"))
+
+
 def is_made(stages: duckdb.DuckDBPyConnection, table: str, of: Hashable) -> bool:
     """Return whether an earlier analysis made the stage `table` `of` the same. If not, the caller makes it now."""
     made = _made.get(stages, {})

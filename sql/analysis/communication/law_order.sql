@@ -10,30 +10,39 @@ WITH
         FROM dumps
         WHERE run = $run
     ),
+    -- a number is sorted and joined faster than a list of members
+    numbered AS (
+        SELECT
+            row_number() OVER (ORDER BY members) AS number,
+            members
+        FROM (SELECT DISTINCT members FROM transfers WHERE kind NOT IN ('send', 'recv'))
+    ),
     calls AS (
         SELECT
             step,
-            members,
+            number,
             rank,
             seq,
             op,
             kind,
-            row_number() OVER (PARTITION BY step, members, rank ORDER BY seq) AS nth
+            row_number() OVER (PARTITION BY step, number, rank ORDER BY seq) AS nth
         FROM transfers
+        JOIN numbered ON numbered.members IS NOT DISTINCT FROM transfers.members
         WHERE kind NOT IN ('send', 'recv')
     ),
     lengths AS (
         SELECT
             step,
+            number,
             members,
-            max(nth) AS longest
-        FROM calls
-        GROUP BY ALL
+            longest
+        FROM (SELECT step, number, max(nth) AS longest FROM calls GROUP BY ALL)
+        JOIN numbered USING (number)
     ),
     places AS (
         SELECT
             step,
-            members,
+            number,
             rank,
             unnest(range(1, longest + 1)) AS nth
         FROM (SELECT *, unnest(members) AS rank FROM lengths)
@@ -46,12 +55,12 @@ WITH
             op,
             coalesce(kind, 'no call') AS kind
         FROM places
-        LEFT JOIN calls USING (step, members, rank, nth)
+        LEFT JOIN calls USING (step, number, rank, nth)
     ),
     votes AS (
         SELECT
             step,
-            members,
+            number,
             nth,
             kind,
             count(*) AS votes
@@ -61,7 +70,7 @@ WITH
     meant AS (
         SELECT
             step,
-            members,
+            number,
             nth,
             first(kind ORDER BY votes DESC, kind) AS meant,
             2 * max(votes) <= sum(votes) AS tied
@@ -73,7 +82,7 @@ WITH
     first_odd AS (
         SELECT
             step,
-            members,
+            number,
             min(nth) AS nth
         FROM meant
         GROUP BY ALL
@@ -93,12 +102,12 @@ WITH
             'call ' || first_odd.nth || ' of the group: ' || meant AS expected,
             'call ' || first_odd.nth || ' of the group: ' || sequences.kind AS found
         FROM lengths
-        LEFT JOIN first_odd USING (step, members)
+        LEFT JOIN first_odd USING (step, number)
         LEFT JOIN meant
-            ON meant.step = first_odd.step AND meant.members = first_odd.members AND meant.nth = first_odd.nth
+            ON meant.step = first_odd.step AND meant.number = first_odd.number AND meant.nth = first_odd.nth
         LEFT JOIN sequences
             ON sequences.step = first_odd.step
-            AND sequences.members = first_odd.members
+            AND sequences.number = first_odd.number
             AND sequences.nth = first_odd.nth
             AND sequences.kind <> meant.meant
     ),

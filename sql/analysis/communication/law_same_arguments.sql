@@ -12,10 +12,10 @@ WITH
             seq,
             op,
             slot,
-            CAST(elements AS VARCHAR) AS elements,
+            if(kind IN ('all_reduce', 'reduce', 'broadcast', 'reduce_scatter', 'send', 'recv'), elements, NULL) AS elements,
             dtype,
             reduction,
-            if(kind IN ('broadcast', 'reduce', 'gather', 'scatter'), CAST(peer AS VARCHAR), NULL) AS root
+            if(kind IN ('broadcast', 'reduce', 'gather', 'scatter'), peer, NULL) AS root
         FROM shares
         LEFT JOIN tensors_moved
             ON tensors_moved.step = shares.step
@@ -23,6 +23,20 @@ WITH
             AND tensors_moved.row = coalesce(given[1], taken[1])
         WHERE NOT overwritten AND kind <> 'barrier'
     ),
+    meetings AS (
+        SELECT
+            step,
+            meeting,
+            if(any_value(kind) = 'recv', 'send', any_value(kind)) AS kind,
+            count(*) AS members,
+            coalesce(min(elements) < max(elements), false)
+            OR coalesce(min(dtype) < max(dtype), false)
+            OR coalesce(min(reduction) < max(reduction), false)
+            OR coalesce(min(root) < max(root), false) AS is_odd
+        FROM named
+        GROUP BY step, meeting
+    ),
+    -- few meetings are odd, and only these are looked at by argument
     arguments AS (
         SELECT
             step,
@@ -33,13 +47,9 @@ WITH
             op,
             slot,
             unnest(['elements', 'dtype', 'reduction', 'root']) AS argument,
-            unnest([
-                if(kind IN ('all_reduce', 'reduce', 'broadcast', 'reduce_scatter', 'send', 'recv'), elements, NULL),
-                dtype,
-                reduction,
-                root
-            ]) AS value
+            unnest([CAST(elements AS VARCHAR), dtype, reduction, CAST(root AS VARCHAR)]) AS value
         FROM named
+        SEMI JOIN (FROM meetings WHERE is_odd) AS odd_meetings USING (step, meeting)
     ),
     votes AS (
         SELECT
@@ -91,11 +101,9 @@ UNION ALL BY NAME
 SELECT
     step,
     meeting,
-    if(any_value(kind) = 'recv', 'send', any_value(kind)) AS kind,
+    kind,
     'same arguments' AS law,
     'arguments' AS seen_by,
     'holds' AS verdict
-FROM named
-ANTI JOIN odd USING (step, meeting)
-GROUP BY step, meeting
-HAVING count(*) > 1
+FROM meetings
+WHERE NOT is_odd AND members > 1

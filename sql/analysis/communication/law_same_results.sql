@@ -10,7 +10,11 @@ WITH
             meeting,
             shares.rank,
             taken[1] AS row,
-            coalesce(content, digest, CAST((high, low, mean, norm) AS VARCHAR)) AS result
+            coalesce(content, digest) AS known,
+            if(known IS NULL, high, NULL) AS high,
+            if(known IS NULL, low, NULL) AS low,
+            if(known IS NULL, mean, NULL) AS mean,
+            if(known IS NULL, norm, NULL) AS norm
         FROM shares
         JOIN tensors_moved
             ON tensors_moved.step = shares.step
@@ -22,7 +26,11 @@ WITH
         SELECT
             step,
             meeting,
-            result,
+            known,
+            high,
+            low,
+            mean,
+            norm,
             count(*) AS votes,
             min(rank) AS rank,
             arg_min(row, rank) AS row

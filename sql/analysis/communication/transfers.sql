@@ -9,30 +9,38 @@ WITH
     numbered AS (
         SELECT
             *,
+            row_number() OVER () AS pattern,
             -- a call without a known place meets no other rank's
             dense_rank() OVER (ORDER BY step, place, if(place IS NULL, rank, NULL)) AS number
         FROM transfer_places
     ),
-    called AS (
+    -- a window sorts every column that it passes on: of what a call has in common with others its pattern alone
+    turns AS (
         SELECT
-            numbered.* EXCLUDE (seq, op, given, taken),
             sampled.seq,
             sampled.op,
-            list_transform(given, lambda row: row + shift) AS given,
-            list_transform(taken, lambda row: row + shift) AS taken
+            shift,
+            pattern,
+            CAST(
+                row_number() OVER (
+                    PARTITION BY numbered.step, numbered.rank, kind, number
+                    ORDER BY sampled.seq, coalesce(given[1], taken[1]) + shift, slot
+                ) AS INTEGER
+            ) - 1 AS turn
         FROM transfer_ways AS sampled
         JOIN numbered
             ON numbered.step = sampled.step AND numbered.rank = sampled.rank AND numbered.seq = sampled.sample
     ),
     in_turn AS (
         SELECT
-            *,
-            CAST(
-                row_number() OVER (
-                    PARTITION BY step, rank, kind, number ORDER BY seq, coalesce(given[1], taken[1]), slot
-                ) AS INTEGER
-            ) - 1 AS turn
-        FROM called
+            numbered.* EXCLUDE (seq, op, given, taken),
+            turns.seq,
+            turns.op,
+            turn,
+            list_transform(given, lambda row: row + shift) AS given,
+            list_transform(taken, lambda row: row + shift) AS taken
+        FROM turns
+        JOIN numbered USING (pattern)
     ),
     meetings AS (
         SELECT
