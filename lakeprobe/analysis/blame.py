@@ -206,7 +206,9 @@ def _answer(
     keep(stages, "blame_spread", "blame/spread")
     keep(stages, "blame_ends", "blame/ends", {"comparison": comparison.name, "target": comparison.target})
     _keep_hops(stages, comparison.name, step)
-    suspects = answer(connection, stages, "blame/suspects", {"comparison": comparison.name, "most": most} | runs)
+    keep(stages, "blame_listed", "blame/listed", {"most": most})
+    asked_of = {"comparison": comparison.name, "ranks": _ranks_listed(stages)}
+    suspects = answer(connection, stages, "blame/suspects", asked_of | runs)
     suspects = _contradictions(connection, comparison, step, most, suspects, _has_suspect(stages))
     ops = [op for (op,) in suspects.select("op").fetchall() if op is not None]
     asked = {"ops": ops, "runs": list(runs.values()), "step": step}
@@ -214,12 +216,22 @@ def _answer(
         comparison=comparison.name,
         step=step,
         suspects=suspects,
-        path=answer(connection, stages, "blame/path", {"target": comparison.target}),
+        path=answer(connection, stages, "blame/path", {"target": comparison.target, "ranks": _ranks_on_path(stages)}),
         spread=answer(connection, stages, "blame/spread"),
         counts=answer(connection, stages, "blame/counts"),
         coverage=covered,
         verified=answer(connection, stages, "blame/verified", asked),
     )
+
+
+def _ranks_listed(stages: duckdb.DuckDBPyConnection) -> list[int]:
+    """Return the ranks of both runs on the short list: only their files are read."""
+    query = "SELECT rank, golden_rank FROM blame_listed LEFT JOIN compared_units USING (step, rank)"
+    return sorted({rank for pair in stages.execute(query).fetchall() for rank in pair if rank is not None})
+
+
+def _ranks_on_path(stages: duckdb.DuckDBPyConnection) -> list[int]:
+    return [rank for (rank,) in stages.execute("SELECT DISTINCT rank FROM blame_hops ORDER BY rank").fetchall()]
 
 
 def _contradictions(

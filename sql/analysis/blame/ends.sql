@@ -15,16 +15,17 @@ WITH
     backwards AS (
         SELECT step, rank, min(seq) AS seq FROM ops WHERE run = $target AND direction = 'backward' GROUP BY ALL
     ),
+    -- before their dtype is looked at, which takes longer
+    single AS MATERIALIZED (
+        SELECT step, rank, row, target_dtype
+        FROM results
+        WHERE comparison = $comparison AND target_max = target_min AND len(target_shape) = 0
+    ),
     scalars AS (
         SELECT DISTINCT leaves.step, leaves.rank, leaves.target_seq
-        FROM blame_leaves AS leaves
-        JOIN results USING (step, rank, row)
-        WHERE
-            comparison = $comparison
-            AND NOT leaves.is_input
-            AND target_max = target_min
-            AND len(target_shape) = 0
-            AND element_type(target_dtype) LIKE '%float%'
+        FROM single
+        JOIN blame_leaves AS leaves USING (step, rank, row)
+        WHERE NOT leaves.is_input AND element_type(target_dtype) LIKE '%float%'
     ),
     candidates AS (
         SELECT

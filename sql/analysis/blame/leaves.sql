@@ -16,11 +16,12 @@ WITH
     alone AS (
         SELECT DISTINCT step, rank, target_seq, golden_seq FROM unequal WHERE difference = 'unmatched'
     ),
-    -- leaves that are paired one by one may pair an op with several
+    -- leaves that are paired one by one may pair an op with several; a semi join, because DuckDB would group all rows before
+    -- a join, also where none is alone
     golden_partners AS (
         SELECT results.step, results.rank, results.target_seq, min(results.golden_seq) AS golden_seq
         FROM results
-        JOIN alone
+        SEMI JOIN alone
             ON alone.step = results.step
             AND alone.rank = results.rank
             AND alone.target_seq = results.target_seq
@@ -30,7 +31,7 @@ WITH
     target_partners AS (
         SELECT results.step, results.rank, results.golden_seq, min(results.target_seq) AS target_seq
         FROM results
-        JOIN alone
+        SEMI JOIN alone
             ON alone.step = results.step
             AND alone.rank = results.rank
             AND alone.golden_seq = results.golden_seq
@@ -42,6 +43,7 @@ WITH
         FROM results
         WHERE
             comparison = $comparison
+            AND target_digest IS NOT NULL
             AND target_digest <> golden_digest
             AND max_diff = 0
             AND min_diff = 0

@@ -1,6 +1,6 @@
 -- path: the ops of a path, with the errors of their inputs and outputs.
 -- grain: one op of the path, from the cause on
--- parameters: $target; the view ops, the tables blame_ops and blame_hops
+-- parameters: $target, $ranks (those of the path, a list); the view ops, the tables blame_ops and blame_hops
 SELECT
     hops.nth,
     hops.rank,
@@ -18,4 +18,5 @@ LEFT JOIN blame_ops
     ON blame_ops.step = hops.step
     AND blame_ops.rank = hops.rank
     AND blame_ops.target_seq = hops.seq
+WHERE list_contains($ranks, ops.rank)
 ORDER BY hops.nth

@@ -19,24 +19,28 @@ WITH
         JOIN results USING (step, rank, row)
         WHERE comparison = $comparison AND only_digests AND side = 'pair' AND only_digest
     ),
+    -- first, because mostly there are none, and then no tensor has to be read
+    changing AS MATERIALIZED (
+        SELECT step, rank, seq
+        FROM ops
+        SEMI JOIN near USING (step, rank)
+        WHERE
+            run = $target
+            AND direction = 'forward'
+            AND kind = 'api'
+            AND (
+                regexp_matches(api, '[^_]_$')
+                OR regexp_matches(
+                    api, '^__i(add|sub|mul|matmul|div|truediv|floordiv|mod|pow|and|or|xor|lshift|rshift)__$'
+                )
+                OR api_type IN ('Distributed', 'MintDistributed')
+            )
+    ),
     changers AS (
         SELECT step, rank, seq, shape, max, min
         FROM tensors
-        JOIN ops USING (run, step, rank, seq)
-        JOIN (SELECT DISTINCT step, rank FROM near) AS asked USING (step, rank)
-        WHERE
-            run = $target
-            AND ops.direction = 'forward'
-            AND ops.kind = 'api'
-            AND (
-                regexp_matches(ops.api, '[^_]_$')
-                OR regexp_matches(
-                    ops.api, '^__i(add|sub|mul|matmul|div|truediv|floordiv|mod|pow|and|or|xor|lshift|rshift)__$'
-                )
-                OR ops.api_type IN ('Distributed', 'MintDistributed')
-            )
-            AND role = 'input'
-            AND tensors.kind = 'tensor'
+        JOIN changing USING (step, rank, seq)
+        WHERE run = $target AND role = 'input' AND kind = 'tensor'
     )
 SELECT DISTINCT near.step, near.rank, near.place
 FROM near

@@ -1,32 +1,11 @@
 -- suspects: the short list: the possible causes, with their evidence.
 -- grain: one op, on all ranks with the same reason
--- parameters: $comparison, $target, $golden, $most; the views results, ops and stacks, the tables blame_ranked and
---   compared_units
+-- parameters: $comparison, $target, $golden, $ranks (those of the list, a list); the views results, ops and stacks, the
+--   tables blame_listed and compared_units
 -- added_error: the output error beyond the error of the inputs times the kind's usual growth
 WITH
-    grouped AS (
-        SELECT
-            step,
-            op,
-            reason,
-            grade,
-            is_downstream,
-            min(nth) AS nth,
-            list(rank ORDER BY rank) AS ranks
-        FROM blame_ranked
-        GROUP BY ALL
-    ),
-    listed AS (
-        SELECT
-            grouped.ranks,
-            ranked.*
-        FROM grouped
-        JOIN blame_ranked AS ranked USING (nth)
-        ORDER BY nth
-        LIMIT $most
-    ),
     asked AS (
-        SELECT nth, step, rank, only_digests, unnest(if(reason = 'argument', arguments, [input_row])) AS row FROM listed
+        SELECT nth, step, rank, only_digests, unnest(if(reason = 'argument', arguments, [input_row])) AS row FROM blame_listed
     ),
     asked_leaves AS (
         SELECT
@@ -47,7 +26,7 @@ WITH
             }) AS farthest
         FROM asked
         JOIN results USING (step, rank, row)
-        WHERE comparison = $comparison
+        WHERE comparison = $comparison AND list_contains($ranks, results.rank)
     ),
     shown AS (
         SELECT
@@ -74,21 +53,24 @@ WITH
     ),
     -- each op, and what made its input on either side
     asked_ops AS (
-        SELECT nth, 'own' AS what, $target AS run, step, rank, target_seq AS seq FROM listed WHERE side <> 'golden'
+        SELECT nth, 'own' AS what, $target AS run, step, rank, target_seq AS seq FROM blame_listed WHERE side <> 'golden'
         UNION ALL
         SELECT nth, 'own', $golden, golden_step, golden_rank, golden_seq
-        FROM listed
+        FROM blame_listed
         JOIN compared_units USING (step, rank)
         WHERE side = 'golden'
         UNION ALL
-        SELECT nth, 'target maker', $target, step, rank, target_maker FROM listed
+        SELECT nth, 'target maker', $target, step, rank, target_maker FROM blame_listed
         UNION ALL
         SELECT nth, 'golden maker', $golden, golden_step, golden_rank, golden_maker
-        FROM listed
+        FROM blame_listed
         JOIN compared_units USING (step, rank)
     ),
     found_ops AS (
-        SELECT nth, what, run, step, rank, op, parent, stack FROM asked_ops JOIN ops USING (run, step, rank, seq)
+        SELECT nth, what, run, step, rank, op, parent, stack
+        FROM asked_ops
+        JOIN ops USING (run, step, rank, seq)
+        WHERE list_contains($ranks, ops.rank)
     ),
     places AS (
         SELECT nth, parent AS module, user_frame(frames) AS code
@@ -111,7 +93,7 @@ WITH
                 WHEN isfinite(output_error) THEN format('its output is off by {:.2g}', output_error)
                 ELSE 'NaN or inf stand in its output on one side only'
             END AS outputs
-        FROM listed
+        FROM blame_listed
     ),
     makers AS (
         SELECT
@@ -186,7 +168,7 @@ SELECT
     listed.place,
     listed.target_seq,
     listed.golden_seq
-FROM listed
+FROM blame_listed AS listed
 LEFT JOIN shown USING (nth)
 LEFT JOIN places USING (nth)
 LEFT JOIN makers USING (nth)
