@@ -627,15 +627,16 @@ class Lake:
 
         return open_tensor(TensorReference.of(reference)).copy()
 
-    def communication(self, name: str, *, steps: Sequence[int] = ()) -> Communication:
+    def communication(self, name: str, *, steps: Sequence[int] = (), laws: bool = True) -> Communication:
         """Return the communication between the ranks of a run, and the results that break a law of their collective.
 
         `name` is a run, or a comparison, which stands for its target and adds the meetings that carry a difference.
-        Without `steps` it has all. Raises UsageError if the lake has neither, or lacks a step.
+        Without `steps` it has all. Without `laws` it does not list every result by law, which takes longer. Raises UsageError
+        if the lake has neither, or lacks a step.
         """
         run, comparison = self._run_of(name)
         with query_errors():
-            return communicating.communication(self._connection, run, comparison, steps)
+            return communicating.communication(self._connection, run, comparison, steps, laws)
 
     def transfers(self, run: str) -> duckdb.DuckDBPyRelation:
         """Return every collective call, send and receive of `run`, a row each, with its group, partners and tensors.

@@ -29,14 +29,14 @@ class Communication:
     """The communication between the ranks of a run.
 
     `broken` are the results that break a law, in the order of the ops. `verdicts` counts by law the results for which
-    it holds, breaks or cannot be checked, and why; `laws` lists them all. `changed` are the meetings that carry a
-    difference from golden; None without a comparison.
+    it holds, breaks or cannot be checked, and why; `laws` lists them all, or is None if they were not asked for.
+    `changed` are the meetings that carry a difference from golden; None without a comparison.
     """
 
     summary: duckdb.DuckDBPyRelation
     verdicts: duckdb.DuckDBPyRelation
     broken: duckdb.DuckDBPyRelation
-    laws: duckdb.DuckDBPyRelation
+    laws: duckdb.DuckDBPyRelation | None
     changed: duckdb.DuckDBPyRelation | None
 
 
@@ -48,13 +48,18 @@ def transfers(connection: duckdb.DuckDBPyConnection, run: str) -> duckdb.DuckDBP
 
 
 def communication(
-    connection: duckdb.DuckDBPyConnection, run: str, comparison: str | None = None, steps: Sequence[int] = ()
+    connection: duckdb.DuckDBPyConnection,
+    run: str,
+    comparison: str | None = None,
+    steps: Sequence[int] = (),
+    laws: bool = True,
 ) -> Communication:
     """Check the collectives, sends and receives of `run` (of `steps`, or all) against the laws of their kinds.
 
-    `comparison` has `run` as its target, and says which meetings carry a difference. Tensors are read if their contents
-    were dumped; otherwise digests or statistics show what they can (law_*.sql in sql/analysis/communication say what).
-    A tensor that cannot be read is a reason, not an error. Raises UsageError for a step that the run lacks.
+    `comparison` has `run` as its target, and says which meetings carry a difference. Without `laws` the results for which
+    a law holds are counted, not listed. Tensors are read if their contents were dumped; otherwise digests or statistics
+    show what they can (law_*.sql in sql/analysis/communication say what). A tensor that cannot be read is a reason, not
+    an error. Raises UsageError for a step that the run lacks.
     """
     with stage_connection(connection, steps, steps) as stages:
         check_steps(stages, run, steps)
@@ -65,7 +70,7 @@ def communication(
             summary=answer(connection, stages, "communication/summary"),
             verdicts=answer(connection, stages, "communication/verdicts"),
             broken=answer(connection, stages, "communication/broken"),
-            laws=answer(connection, stages, "communication/laws_in_order"),
+            laws=answer(connection, stages, "communication/laws_in_order") if laws else None,
             changed=changed,
         )
 

@@ -48,13 +48,14 @@ def comm(
 
     with query_errors(), Lake(store.check(store.choose(lake))) as opened:
         with diagnostics.working("following the communication"):
-            found = opened.communication(name, steps=numbers(step))
+            found = opened.communication(name, steps=numbers(step), laws=laws)
         if format is Format.TABLE:
             output.text(communication_text(found, most))
             if found.changed is not None and len(found.changed):
                 output.text(f"\nWhich rank it came from: lakeprobe first-diff {quote(name)}")
         else:
-            rows = found.laws if laws else found.summary if found.changed is None else found.changed
+            listed = found.summary if found.changed is None else found.changed
+            rows = listed if found.laws is None else found.laws
             output.rows(rows.columns, rows.fetchall(), format.value)
         broken = len(found.broken)
     if broken and fail_on is not None:

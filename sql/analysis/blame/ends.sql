@@ -15,6 +15,11 @@ WITH
     backwards AS (
         SELECT step, rank, min(seq) AS seq FROM ops WHERE run = $target AND direction = 'backward' GROUP BY ALL
     ),
+    units AS MATERIALIZED (
+        SELECT step, rank, place, coalesce(seq, 'inf'::DOUBLE) AS backward_place
+        FROM begins
+        LEFT JOIN backwards USING (step, rank)
+    ),
     -- before their dtype is looked at, which takes longer
     single AS MATERIALIZED (
         SELECT step, rank, row, target_dtype
@@ -34,11 +39,10 @@ WITH
             blame_ops.target_seq AS seq,
             blame_ops.op,
             blame_ops.output_error,
-            blame_ops.direction = 'forward' AND blame_ops.place < coalesce(backwards.seq, 'inf'::DOUBLE) AS is_before,
+            blame_ops.direction = 'forward' AND blame_ops.place < backward_place AS is_before,
             scalars.target_seq IS NOT NULL AND blame_ops.kind = 'api' AS is_scalar
         FROM blame_ops
-        JOIN begins ON begins.step = blame_ops.step AND begins.rank = blame_ops.rank AND blame_ops.place >= begins.place
-        LEFT JOIN backwards ON backwards.step = blame_ops.step AND backwards.rank = blame_ops.rank
+        JOIN units ON units.step = blame_ops.step AND units.rank = blame_ops.rank AND blame_ops.place >= units.place
         LEFT JOIN scalars
             ON scalars.step = blame_ops.step
             AND scalars.rank = blame_ops.rank

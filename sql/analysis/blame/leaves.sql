@@ -6,6 +6,7 @@
 -- is_argument: the call itself had other arguments: a leaf that is not a tensor differs, or only one side has the leaf.
 --   A tensor of another dtype or shape is not an argument, because the op that made it may have caused the difference.
 -- is_other_tensor: a tensor of another dtype or shape
+-- target_key: leaf_errors.target_key
 -- only_digest: the digests differ and the statistics agree to the last bit; then its error is 0
 WITH
     unequal AS (
@@ -61,6 +62,7 @@ SELECT
     unequal.is_tensor,
     coalesce(unequal.is_other_tensor, false) AS is_other_tensor,
     unequal.difference,
+    unequal.target_key,
     coalesce(if(digests.row IS NULL, unequal.error, 0.0), 1.0) AS error,
     digests.row IS NOT NULL AS only_digest,
     unequal.difference <> 'noise' AND NOT coalesce(unequal.is_tensor AND unequal.difference = 'different', false)

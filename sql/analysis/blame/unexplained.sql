@@ -8,34 +8,12 @@
 --   constant (zeros, ones) and a tensor without statistics and digest do not
 WITH
     known AS (
-        SELECT
-            leaves.step,
-            leaves.rank,
-            leaves.row,
-            leaves.target_seq,
-            leaves.golden_seq,
-            leaves.is_input,
-            leaves.difference,
-            leaves.error,
-            hash(target_max, target_min, if(target_max IS NULL, target_digest, NULL)) AS target_key,
-            hash(golden_max, golden_min, if(golden_max IS NULL, golden_digest, NULL)) AS golden_key,
-            if(golden_max IS NULL, golden_digest IS NOT NULL, golden_max <> golden_min) AS golden_tells,
-            if(target_max IS NULL, target_digest IS NOT NULL, target_max <> target_min) AS target_tells,
-            target_max,
-            golden_max,
-            target_norm,
-            golden_norm
-        FROM blame_leaves AS leaves
-        JOIN results
-            ON results.step = leaves.step
-            AND results.rank = leaves.rank
-            AND results.row = leaves.row
-        WHERE comparison = $comparison AND leaves.is_tensor AND leaves.target_seq IS NOT NULL
+        FROM blame_leaves WHERE is_tensor AND target_seq IS NOT NULL
     ),
     first_seen AS (
         SELECT step, rank, target_key, min(target_seq) AS seq FROM known GROUP BY ALL
     ),
-    inputs AS (
+    new AS (
         SELECT known.*
         FROM known
         JOIN first_seen USING (step, rank, target_key)
@@ -44,6 +22,26 @@ WITH
             AND known.golden_seq IS NOT NULL
             AND difference = 'different'
             AND first_seen.seq = known.target_seq
+    ),
+    inputs AS (
+        SELECT
+            new.step,
+            new.rank,
+            new.row,
+            new.target_seq,
+            new.golden_seq,
+            new.error,
+            new.target_key,
+            hash(golden_max, golden_min, if(golden_max IS NULL, golden_digest, NULL)) AS golden_key,
+            if(golden_max IS NULL, golden_digest IS NOT NULL, golden_max <> golden_min) AS golden_tells,
+            if(target_max IS NULL, target_digest IS NOT NULL, target_max <> target_min) AS target_tells,
+            target_max,
+            golden_max,
+            target_norm,
+            golden_norm
+        FROM new
+        JOIN results ON results.step = new.step AND results.rank = new.rank AND results.row = new.row
+        WHERE comparison = $comparison
     ),
     buffers AS (
         SELECT step, rank, seq, flatten(list(coalesce(given, []))) AS given

@@ -12,7 +12,10 @@ WITH
             seq,
             op,
             slot,
-            if(kind IN ('all_reduce', 'reduce', 'broadcast', 'reduce_scatter', 'send', 'recv'), elements, NULL) AS elements,
+            -- each member of another kind may have a size of its own
+            if(
+                kind IN ('all_reduce', 'reduce', 'broadcast', 'reduce_scatter', 'send', 'recv'), elements, NULL
+            ) AS elements,
             dtype,
             reduction,
             if(kind IN ('broadcast', 'reduce', 'gather', 'scatter'), peer, NULL) AS root

@@ -77,4 +77,3 @@ SELECT
     splits
 FROM in_turn
 JOIN meetings USING (number, turn)
-ORDER BY step, rank, seq, coalesce(given[1], taken[1]), slot
