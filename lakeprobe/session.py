@@ -631,8 +631,8 @@ class Lake:
         """Return the communication between the ranks of a run, and the results that break a law of their collective.
 
         `name` is a run, or a comparison, which stands for its target and adds the meetings that carry a difference.
-        Without `steps` it has all. Without `laws` it does not list every result by law, which takes longer. Raises UsageError
-        if the lake has neither, or lacks a step.
+        Without `steps` it has all. Without `laws` it does not list every result by law, which takes longer. Raises
+        UsageError if the lake has neither, or lacks a step.
         """
         run, comparison = self._run_of(name)
         with query_errors():

@@ -56,10 +56,10 @@ def communication(
 ) -> Communication:
     """Check the collectives, sends and receives of `run` (of `steps`, or all) against the laws of their kinds.
 
-    `comparison` has `run` as its target, and says which meetings carry a difference. Without `laws` the results for which
-    a law holds are counted, not listed. Tensors are read if their contents were dumped; otherwise digests or statistics
-    show what they can (law_*.sql in sql/analysis/communication say what). A tensor that cannot be read is a reason, not
-    an error. Raises UsageError for a step that the run lacks.
+    `comparison` has `run` as its target, and says which meetings carry a difference. Without `laws` results for
+    which a law holds are counted, not listed. Tensors are read if their contents were dumped; otherwise digests or
+    statistics show what they can (law_*.sql in sql/analysis/communication say what). A tensor that cannot be read is a
+    reason, not an error. Raises UsageError for a step that the run lacks.
     """
     with stage_connection(connection, steps, steps) as stages:
         check_steps(stages, run, steps)
