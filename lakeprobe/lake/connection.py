@@ -55,8 +55,8 @@ _ROWS_PER_THREAD = 122_880
 """DuckDB hands a thread this many rows of a table at a time. More threads than such chunks only cost time."""
 
 _CONFIG: dict[str, str | bool | int | float | list[str]] = {
-    # An ASOF join compares every row with every other where DuckDB expects few rows on one side. It expects too few after
-    # filters on steps and ranks: finding the makers of 57 000 tensors took 1.08 s so, and 0.05 s by sorting.
+    # An ASOF join compares every row with every other where DuckDB expects few rows on one side. It expects too few
+    # after filters on steps and ranks: finding the makers of 57 000 tensors took 1.08 s so, and 0.05 s by sorting.
     "asof_loop_join_threshold": 0,
     # After every 16 MB DuckDB would compress the tables in memory, for 0.4 of 6 s of an analysis of 64 ranks.
     "checkpoint_threshold": "1TB",
