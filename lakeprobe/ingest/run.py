@@ -28,10 +28,10 @@ from lakeprobe.work import Progress, run_all
 _Unit = tuple[UnitKey, tuple[Source, ...]]
 """A unit, and the sources to read into it."""
 
-_SECONDS_TO_START = 0.7
+_SECONDS_TO_START = 0.3
 _BYTES_TO_READ = 400 << 20
 _JSON_PER_SECOND = 40e6
-_TENSORS_PER_SECOND = {"copy": 1e9, "link": 10e9}
+_TENSORS_PER_SECOND = {"copy": 1e9, "link": 5e9}
 """Bytes read per second, measured on two cores (benchmarks/README.md). They only decide when to share the work."""
 
 
