@@ -10,7 +10,6 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -58,12 +57,14 @@ class Sheet:
     """One metric of one step.
 
     `rows` has the text columns "NPU Name", rank0, rank1 …, in the order of the run; NULL where a rank lacks the row.
-    `absent` are the APIs that were asked for and that no rank has in this step.
+    `count` is the number of all rows, of which `rows` may have the first ones only. `absent` are the APIs that were
+    asked for and that no rank has in this step.
     """
 
     step: int | None
     metric: str
     rows: duckdb.DuckDBPyRelation
+    count: int
     absent: tuple[str, ...]
 
 
@@ -162,17 +163,19 @@ def _declared(layout: str) -> tuple[str, ...]:
     return _DIGESTS if layout == "digest" else metrics.headers(layout)
 
 
-def sheets(connection: duckdb.DuckDBPyConnection, merge: Merge) -> Iterator[Sheet]:
+def sheets(connection: duckdb.DuckDBPyConnection, merge: Merge, most: int | None = None) -> Iterator[Sheet]:
     """Yield a sheet for each metric of `merge`. `connection` has the views of the lake of its comparisons, if any.
 
-    Raises UsageError if no row belongs to an API that was asked for, and DumpError for damaged files.
+    Sheets have their first `most` rows, or all. Raises UsageError if no row belongs to an API that was asked for, and
+    DumpError for damaged files.
     """
     with stage_connection(connection, ranks=merge.ranks if merge.comparisons else ()) as stages:
-        for step, metric in _each(stages, merge):
+        for step, metric in _each(stages, merge, most):
             asked = {"apis": list(merge.apis)}
             absent = stages.execute(resources.sql("analysis/merge/absent_apis"), asked).fetchall()
-            rows = connection.from_arrow(_side_by_side(stages, merge.ranks))
-            yield Sheet(step, metric, rows, tuple(api for (api,) in absent))
+            [(count,)] = stages.execute("SELECT count(*) FROM merge_names").fetchall()
+            rows = connection.from_arrow(_side_by_side(stages, merge.ranks, most))
+            yield Sheet(step, metric, rows, count, tuple(api for (api,) in absent))
 
 
 def found(sheets: Iterator[Sheet], merge: Merge) -> Iterable[Sheet]:
@@ -189,15 +192,15 @@ def _no_row(merge: Merge) -> UsageError:
     return UsageError(f"no row belongs to {' or '.join(merge.apis)}; give the beginning of a row's name up to a dot")
 
 
-def _side_by_side(stages: duckdb.DuckDBPyConnection, ranks: Sequence[int]) -> pyarrow.Table:
-    """Return the rows of a sheet from the table merge_cells."""
+def _side_by_side(stages: duckdb.DuckDBPyConnection, ranks: Sequence[int], most: int | None) -> pyarrow.Table:
+    """Return the rows of a sheet from the tables merge_names and merge_cells."""
     import pyarrow as pa
 
-    keep(stages, "merge_names", "merge/names")
-    columns = {NAME: stages.sql("SELECT name FROM merge_names ORDER BY place, name").to_arrow_table()["name"]}
+    names = "SELECT name FROM merge_names WHERE $most IS NULL OR number <= $most ORDER BY number"
+    columns = {NAME: stages.sql(names, params={"most": most}).to_arrow_table()["name"]}
     query = resources.sql("analysis/merge/column")
     for rank in ranks:
-        columns[f"rank{rank}"] = stages.sql(query, params={"rank": rank}).to_arrow_table()["text"]
+        columns[f"rank{rank}"] = stages.sql(query, params={"rank": rank, "most": most}).to_arrow_table()["text"]
     return pa.table(columns)
 
 
@@ -211,32 +214,75 @@ def rows(connection: duckdb.DuckDBPyConnection, sheet: Sheet) -> duckdb.DuckDBPy
         return answer(connection, stages, "merge/rows", {"step": sheet.step, "metric": sheet.metric})
 
 
-def _each(stages: duckdb.DuckDBPyConnection, merge: Merge) -> Iterator[tuple[int | None, str]]:
-    """Yield every step and metric, with its cells in the temporary table merge_cells: rank, place, name, text."""
-    pattern = _pattern(merge.apis)
-    lake_table = _lake_table(stages, merge)
+def _each(stages: duckdb.DuckDBPyConnection, merge: Merge, most: int | None) -> Iterator[tuple[int | None, str]]:
+    """Yield every step and metric, with its rows in the table merge_names, and its cells in merge_cells."""
+    own = metrics.own_of_results(columns_of(stages, "results")) if merge.comparisons else {}
     _define_cells(stages)
-    _keep_files(stages, merge, pattern)
-    for step, metric in product(merge.steps, merge.metrics):
-        stages.execute("CREATE OR REPLACE TEMP TABLE merge_cells (rank INTEGER, place INTEGER, name TEXT, text TEXT)")
-        chosen = {"layout": merge.layout, "metric": metric}
-        ours = (*_declared(merge.layout), _GRADIENTS, _RESULT)
-        for stored in (stored for stored in merge.comparisons if metric in (*ours, *stored.metrics)):
-            _add_cells(stages, lake_table, chosen | {"comparison": stored.name, "step": step, "apis": pattern})
-        if merge.files:
-            _add_cells(stages, "FROM merge_files", chosen)
-        _check_any(stages, merge)
-        stages.execute(resources.sql("analysis/merge/namesakes"))
-        yield step, metric
+    _keep_files(stages, merge, _pattern(merge.apis))
+    for step in merge.steps:
+        named: tuple[StoredComparison, ...] | None = None
+        for metric in merge.metrics:
+            having = tuple(stored for stored in merge.comparisons if metric in _metrics_of(merge, stored))
+            if having != named:  # usually all sources have a metric, and its sheet has the rows of the one before
+                _keep_names(stages, merge, having, step, own, most)
+                named = having
+            _check_any(stages, merge)
+            _keep_cells(stages, merge, having, step, own, metric)
+            yield step, metric
 
 
-def _lake_table(stages: duckdb.DuckDBPyConnection, merge: Merge) -> str:
-    """Return the query for msprobe's table of a comparison, including the metrics that its rule added."""
-    if not merge.comparisons:
-        return ""
-    own = metrics.own_of_results(columns_of(stages, "results"))
+def _metrics_of(merge: Merge, stored: StoredComparison) -> tuple[str, ...]:
+    return (*_declared(merge.layout), _GRADIENTS, _RESULT, *stored.metrics)
+
+
+def _keep_names(
+    stages: duckdb.DuckDBPyConnection,
+    merge: Merge,
+    comparisons: Iterable[StoredComparison],
+    step: int | None,
+    own: Mapping[str, str],
+    most: int | None,
+) -> None:
+    """Create merge_names, the rows of a sheet, and merge_numbers, where those of each rank stand in it."""
+    stages.execute("CREATE OR REPLACE TEMP TABLE merge_places (rank INTEGER, place INTEGER, name VARCHAR)")
+    places = f"SELECT rank, place, name FROM ({resources.sql('analysis/merge/places')})"
+    table = _lake_table(merge, "results", own)
+    for stored in comparisons:
+        chosen = {"comparison": stored.name, "step": step, "apis": _pattern(merge.apis)}
+        stages.execute(f"INSERT INTO merge_places WITH merge_table AS ({table}) {places}", chosen)
+    if merge.files:
+        stages.execute(f"INSERT INTO merge_places WITH merge_table AS (FROM merge_files) {places}")
+    stages.execute(resources.sql("analysis/merge/namesakes"))
+    keep(stages, "merge_names", "merge/names")
+    keep(stages, "merge_numbers", "merge/numbers", {"most": most})
+    stages.execute("DROP TABLE merge_places")
+
+
+def _keep_cells(
+    stages: duckdb.DuckDBPyConnection,
+    merge: Merge,
+    comparisons: Iterable[StoredComparison],
+    step: int | None,
+    own: Mapping[str, str],
+    metric: str,
+) -> None:
+    """Create merge_cells: the texts of a metric."""
+    stages.execute("CREATE OR REPLACE TEMP TABLE merge_cells (rank INTEGER, number BIGINT, text VARCHAR)")
+    cells = f"FROM ({resources.sql('analysis/merge/cells')})"
+    shown = {"layout": merge.layout, "metric": metric}
+    table = _lake_table(merge, "results_numbered", own)
+    for stored in comparisons:
+        chosen = shown | {"comparison": stored.name, "step": step}
+        stages.execute(f"INSERT INTO merge_cells WITH merge_table AS ({table}) {cells}", chosen)
+    if merge.files:
+        table = resources.sql("analysis/merge/files_numbered")
+        stages.execute(f"INSERT INTO merge_cells WITH merge_table AS ({table}) {cells}", shown)
+
+
+def _lake_table(merge: Merge, results: str, own: Mapping[str, str]) -> str:
+    """Return the query for msprobe's table of the rows `results`, including the metrics `own` that rules added."""
     return (
-        f"WITH results AS ({resources.sql('analysis/merge/results')}), "
+        f"WITH results AS ({resources.sql(f'analysis/merge/{results}')}), "
         f"cell_texts AS ({resources.sql('reports/cell_texts')}), "
         f"metric_cells AS ({metrics.cells(merge.layout, own)}), "
         f"cells AS ({resources.sql('reports/cells')}) {resources.sql('analysis/merge/lake_table')}"
@@ -245,14 +291,9 @@ def _lake_table(stages: duckdb.DuckDBPyConnection, merge: Merge) -> str:
 
 def _check_any(stages: duckdb.DuckDBPyConnection, merge: Merge) -> None:
     """Raise UsageError if the only step has no row of the APIs. One of several steps may lack what others have."""
-    found = stages.execute("SELECT count(*) > 0 FROM merge_cells").fetchall()
+    found = stages.execute("SELECT count(*) > 0 FROM merge_names").fetchall()
     if merge.apis and len(merge.steps) == 1 and found == [(False,)]:
         raise _no_row(merge)
-
-
-def _add_cells(stages: duckdb.DuckDBPyConnection, table: str, parameters: Mapping[str, object]) -> None:
-    cells = resources.sql("analysis/merge/cells")
-    stages.execute(f"INSERT INTO merge_cells WITH merge_table AS ({table}) FROM ({cells})", parameters)
 
 
 def _define_cells(stages: duckdb.DuckDBPyConnection) -> None:

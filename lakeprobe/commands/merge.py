@@ -82,9 +82,9 @@ def merge(
         comparisons, files, (*apis, *(api or ())), (*metrics, *(metric or ())), numbers(step), numbers(rank)
     )
     with query_errors(), _connection(path if comparisons else None) as connection:
-        sheets = _noted(merging.found(merging.sheets(connection, planned), planned))
+        sheets = _noted(merging.found(merging.sheets(connection, planned, most if form == "table" else None), planned))
         if output is None:
-            _show(planned, sheets, form, most)
+            _show(planned, sheets, form)
             return
         from lakeprobe.reports import merge_files
 
@@ -120,7 +120,7 @@ def _noted(sheets: Iterable[Sheet]) -> Iterator[Sheet]:
         yield sheet
 
 
-def _show(planned: Merge, sheets: Iterable[Sheet], form: str, most: int) -> None:
+def _show(planned: Merge, sheets: Iterable[Sheet], form: str) -> None:
     from lakeprobe import output
 
     if form == "csv":
@@ -128,25 +128,24 @@ def _show(planned: Merge, sheets: Iterable[Sheet], form: str, most: int) -> None
         output.rows(columns, (row for sheet in sheets for row in _rows(sheet)), "csv")
         return
     for sheet in sheets:
-        output.text(_table(sheet, most))
+        output.text(_table(sheet))
 
 
 def _rows(sheet: Sheet) -> Iterator[tuple[Any, ...]]:
     return ((sheet.step, sheet.metric, *row) for row in sheet.rows.fetchall())
 
 
-def _table(sheet: Sheet, most: int) -> str:
+def _table(sheet: Sheet) -> str:
     """Return the first rows and ranks of a sheet, and how many more there are."""
     from lakeprobe import output
 
     columns = sheet.rows.columns
     shown = columns[: 1 + _MOST_RANKS]
-    rows = sheet.rows.limit(most).fetchall()
-    count = len(sheet.rows)
+    rows = sheet.rows.fetchall()
     title = sheet.metric if sheet.step is None else f"{sheet.metric}, step {sheet.step}"
     text = f"{title}\n{output.aligned(shown, (row[: len(shown)] for row in rows))}"
-    if count > most:
-        text += f"… and {count - most} more rows: --most {count}, or files with -o\n"
+    if sheet.count > len(rows):
+        text += f"… and {sheet.count - len(rows)} more rows: --most {sheet.count}, or files with -o\n"
     if len(columns) > len(shown):
         text += f"… and {len(columns) - len(shown)} more ranks: files with -o, or --format csv\n"
     return text + "\n"

@@ -1,14 +1,13 @@
 -- cells: the cells of a merge for one metric: the metric, or both sides' values if it is missing.
 -- grain: one row of one rank
--- parameters: $layout, $metric (a header of msprobe's table); the relation merge_table, which has msprobe's headers
+-- parameters: $layout, $metric (a header of msprobe's table); the relation merge_table, which has msprobe's headers, and
+--   the number of each row in the sheet
 -- A whole number has no `.0`, because a workbook drops it and a cell must be the same wherever it comes from.
--- Some of msprobe's rows are named after a tensor file, which has `kwargs` where all others have `input`.
 WITH
     texts AS (
         SELECT
             rank,
-            place,
-            if("NPU Name" = 'N/A', "Bench Name", "NPU Name") AS written,
+            number,
             if($layout = 'digest', "NPU MD5", "NPU max") AS target,
             if($layout = 'digest', "BENCH MD5", "Bench max") AS golden,
             rtrim(COLUMNS(lambda header: header = $metric), chr(9)) AS cell
@@ -26,12 +25,7 @@ WITH
     )
 SELECT
     rank,
-    place,
-    if(
-        contains(written, '.kwargs.'),
-        regexp_replace(written, '(\.(?:forward|backward)(?:\.\d+)?)\.kwargs\.', '\1.input.'),
-        written
-    ) AS name,
+    number,
     if(
         contains(text, '.0'),
         regexp_replace(text, '(^|NPU:|Bench:)(-?\d+)\.0($|  )', '\1\2\3', 'g'),

@@ -2,8 +2,7 @@
 -- grain: one row of the comparison of one step
 -- parameters: the relation cells
 SELECT
-    row.rank AS rank,
-    row.row AS place,
+    row.*,
     * EXCLUDE (row),
     if("NPU MD5" = "BENCH MD5", "NPU MD5", 'N/A') AS "MD5"
 FROM cells

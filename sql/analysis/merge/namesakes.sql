@@ -1,11 +1,15 @@
 -- namesakes: names the second row of one name in a rank `name (2)`, and so on, so that none hides another.
 -- grain: one row that has the name of an earlier row of its rank
--- parameters: the table merge_cells
-UPDATE merge_cells
-SET name = merge_cells.name || ' (' || namesakes.number || ')'
+-- parameters: the table merge_places
+UPDATE merge_places
+SET name = merge_places.name || ' (' || namesakes.number || ')'
 FROM (
-    SELECT rowid AS id, row_number() OVER (PARTITION BY rank, name ORDER BY place) AS number
-    FROM merge_cells
+    SELECT
+        merge_places.rowid AS id,
+        row_number() OVER (PARTITION BY rank, name ORDER BY place) AS number
+    FROM merge_places
+    -- a window sorts the names of all rows, and few have a namesake
+    SEMI JOIN (SELECT rank, name FROM merge_places GROUP BY ALL HAVING count(*) > 1) AS several USING (rank, name)
     QUALIFY number > 1
 ) AS namesakes
-WHERE merge_cells.rowid = namesakes.id
+WHERE merge_places.rowid = namesakes.id

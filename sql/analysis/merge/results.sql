@@ -1,7 +1,7 @@
--- results: the rows of a comparison to merge. `row` is their place, which reports/cells.sql passes on.
+-- results: the rows of a comparison to merge. reports/cells.sql passes `row` on.
 -- grain: one row of the comparison of one step
 -- parameters: $comparison, $step, $apis (a pattern that the row's name must match); the view results
-SELECT * REPLACE ({'rank': rank, 'row': row} AS row)
+SELECT * REPLACE ({'rank': rank, 'place': row} AS row)
 FROM results
 WHERE
     comparison = $comparison
