@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from lakeprobe import resources
 from lakeprobe.analysis.noise import keep_noise_ends
-from lakeprobe.analysis.query import answer, keep, keep_leaf_errors, set_thresholds, stage_connection
+from lakeprobe.analysis.query import add_rows, answer, keep, keep_leaf_errors, set_thresholds, stage_connection
 from lakeprobe.analysis.summary import outcomes_in_lake
 from lakeprobe.analysis.transfers import keep_transfers
 from lakeprobe.analysis.verdict import Coverage, coverage_of
@@ -170,7 +170,7 @@ def keep_units(stages: duckdb.DuckDBPyConnection, comparison: StoredComparison, 
         "CREATE OR REPLACE TEMP TABLE compared_units "
         "(step INTEGER, rank INTEGER, golden_step INTEGER, golden_rank INTEGER)"
     )
-    stages.executemany("INSERT INTO compared_units VALUES (?, ?, ?, ?)", units)
+    add_rows(stages, "compared_units", units)
 
 
 def _rank(stages: duckdb.DuckDBPyConnection, comparison: StoredComparison, step: int) -> None:
@@ -269,7 +269,7 @@ def _keep_hops(stages: duckdb.DuckDBPyConnection, comparison: str, step: int) ->
     hops = _path(stages, comparison)
     if hops:
         rows = [(nth, step, *node, how, origin, meeting) for nth, (node, how, origin, meeting) in enumerate(hops, 1)]
-        stages.executemany("INSERT INTO blame_hops VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
+        add_rows(stages, "blame_hops", rows)
 
 
 _Hop = tuple[_Node, str | None, int | None, str | None]

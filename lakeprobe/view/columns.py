@@ -76,4 +76,4 @@ def packed(head: Mapping[str, Any], columns: Mapping[str, Column]) -> str:
     described = text.encode("utf-8", "replace")
     described += b" " * (-(len(described) + 4) % _ALIGNMENT)
     whole = struct.pack("<I", len(described)) + described + b"".join(arrays)
-    return base64.b64encode(gzip.compress(whole, 6, mtime=0)).decode("ascii")
+    return base64.b64encode(gzip.compress(whole, 4, mtime=0)).decode("ascii")
