@@ -58,7 +58,8 @@ WITH
         JOIN noise_ops AS o ON o.target_seq = p.target_seq AND overwrites(o.api)
         WHERE p.role = 'input' AND p.target_slot = 'input.0' AND o.direction = 'forward'
     ),
-    sides AS (
+    -- each macro here once: a name that is used in the same SELECT stands for its expression again, and plans grow with it
+    compared AS (
         SELECT
             p.row,
             p.target_row,
@@ -75,8 +76,8 @@ WITH
             getvariable('cross_framework') <> 0 AND p.role = 'output' AND is_normalisation(o.api) AS is_normalised,
             coalesce(p.target_requires_grad AND p.golden_requires_grad, false) AS is_trained,
             p.target_row IS NOT NULL AND p.golden_row IS NOT NULL AS is_paired,
-            coalesce(epsilon_of(p.target_dtype), epsilon_of(p.golden_dtype)) > 0 AS is_float,
-            greatest(coalesce(epsilon_of(p.target_dtype), 0), coalesce(epsilon_of(p.golden_dtype), 0)) AS spacing,
+            epsilon_of(p.target_dtype) AS target_spacing,
+            epsilon_of(p.golden_dtype) AS golden_spacing,
             p.target_kind = 'tensor' AND p.golden_kind = 'tensor' AND same_shape(p.target_shape, p.golden_shape, p.matched_by) AS is_like,
             greatest(coalesce(list_aggregate(coalesce(p.golden_shape, p.target_shape), 'product'), 1), 1)::DOUBLE AS n,
             coalesce(p.golden_shape[-1], 1)::DOUBLE AS width,
@@ -87,19 +88,15 @@ WITH
             coalesce(nearest.min, p.golden_min) AS golden_min,
             p.target_digest,
             p.golden_digest,
-            t.wide_norm IS NOT NULL AND g.wide_norm IS NOT NULL AND nearest.golden_row IS NULL AS is_wide,
-            -- sums in the dtype of the tensor have its digits, beside which those of float32 need no others
-            nearest.golden_row IS NULL
-            AND (t.wide_norm IS NOT NULL OR NOT coalesce(is_low_precision(epsilon_of(p.target_dtype)), false))
-            AND (g.wide_norm IS NOT NULL OR NOT coalesce(is_low_precision(epsilon_of(p.golden_dtype)), false)) AS has_digits,
-            if(has_digits, coalesce(t.wide_norm, p.target_norm), p.target_norm) AS target_norm,
-            if(has_digits, coalesce(g.wide_norm, p.golden_norm), coalesce(nearest.norm, p.golden_norm)) AS golden_norm,
-            if(has_digits, coalesce(t.wide_mean, p.target_mean), p.target_mean) AS target_mean,
-            if(has_digits, coalesce(g.wide_mean, p.golden_mean), coalesce(nearest.mean, p.golden_mean)) AS golden_mean,
-            is_low_precision(spacing) AND epsilon_of(p.target_dtype) <> epsilon_of(p.golden_dtype) AS is_rounded,
-            if(NOT has_digits AND is_rounded, spacing / 2, 0) AS lost_digits,
-            -- between frameworks, of which each chooses what it computes in 16 bits, a value is the same if it rounds to the other
-            if(getvariable('cross_framework') <> 0 AND is_rounded, spacing, 0) AS cast_error,
+            nearest.golden_row IS NULL AS is_of_golden,
+            t.wide_norm AS target_wide_norm,
+            g.wide_norm AS golden_wide_norm,
+            t.wide_mean AS target_wide_mean,
+            g.wide_mean AS golden_wide_mean,
+            p.target_norm AS target_plain_norm,
+            coalesce(nearest.norm, p.golden_norm) AS golden_plain_norm,
+            p.target_mean AS target_plain_mean,
+            coalesce(nearest.mean, p.golden_mean) AS golden_plain_mean,
             p.golden_max AS own_max,
             p.golden_min AS own_min,
             t.zero_count AS target_zeros,
@@ -119,6 +116,34 @@ WITH
         ANTI JOIN set_aside ON set_aside.row = p.row
         LEFT JOIN noise_ops AS o ON o.target_seq = p.target_seq AND o.side = 'pair' AND p.golden_seq IS NOT NULL
         WHERE p.target_kind = 'tensor' OR p.golden_kind = 'tensor'
+    ),
+    spaced AS (
+        SELECT
+            *,
+            target_spacing > 0 AS is_float,
+            greatest(target_spacing, golden_spacing) AS spacing,
+            target_wide_norm IS NOT NULL AND golden_wide_norm IS NOT NULL AND is_of_golden AS is_wide,
+            -- sums in the dtype of the tensor have its digits, beside which those of float32 need no others
+            is_of_golden
+            AND (target_wide_norm IS NOT NULL OR NOT is_low_precision(target_spacing))
+            AND (golden_wide_norm IS NOT NULL OR NOT is_low_precision(golden_spacing)) AS has_digits
+        FROM compared
+    ),
+    sides AS (
+        SELECT
+            * EXCLUDE (
+                target_spacing, golden_spacing, target_wide_norm, golden_wide_norm, target_wide_mean, golden_wide_mean,
+                target_plain_norm, golden_plain_norm, target_plain_mean, golden_plain_mean, is_of_golden, has_digits
+            ),
+            if(has_digits, coalesce(target_wide_norm, target_plain_norm), target_plain_norm) AS target_norm,
+            if(has_digits, coalesce(golden_wide_norm, golden_plain_norm), golden_plain_norm) AS golden_norm,
+            if(has_digits, coalesce(target_wide_mean, target_plain_mean), target_plain_mean) AS target_mean,
+            if(has_digits, coalesce(golden_wide_mean, golden_plain_mean), golden_plain_mean) AS golden_mean,
+            is_low_precision(spacing) AND target_spacing <> golden_spacing AS is_rounded,
+            if(NOT has_digits AND is_rounded, spacing / 2, 0) AS lost_digits,
+            -- between frameworks, of which each chooses what it computes in 16 bits, a value is the same if it rounds to the other
+            if(getvariable('cross_framework') <> 0 AND is_rounded, spacing, 0) AS cast_error
+        FROM spaced
     ),
     -- where one program runs twice, what one run alone masks is no mask but a difference, if the extremes are apart
     masked AS (
@@ -140,16 +165,11 @@ WITH
             OR coalesce(NOT isfinite(target_min) OR NOT isfinite(golden_min), false) AS min_is_mask
         FROM sides
     ),
-    distances AS (
-        SELECT
-            *,
-            if(max_is_mask, NULL, abs(target_max - golden_max)) AS max_apart,
-            if(min_is_mask, NULL, abs(target_min - golden_min)) AS min_apart
-        FROM masked
-    ),
     scaled AS (
         SELECT
             *,
+            if(max_is_mask, NULL, abs(target_max - golden_max)) AS max_apart,
+            if(min_is_mask, NULL, abs(target_min - golden_min)) AS min_apart,
             greatest(
                 if(max_apart IS NULL, 0, greatest(abs(target_max), abs(golden_max))),
                 if(min_apart IS NULL, 0, greatest(abs(target_min), abs(golden_min)))
@@ -171,7 +191,7 @@ WITH
                 )
             ) AS is_nonfinite,
             coalesce(measurement = 'measured' AND scale_norm > 0, false) AND NOT max_is_mask AND NOT min_is_mask AS is_measured
-        FROM distances
+        FROM masked
     ),
     estimated AS (
         SELECT
@@ -200,14 +220,9 @@ WITH
                     greatest(0, sqrt(n) * abs(target_mean - golden_mean) / greatest(target_norm, golden_norm) - rounding)
                 ),
                 NULL
-            ) AS by_mean_alone
-        FROM scaled
-    ),
-    factored AS (
-        SELECT
-            *,
+            ) AS by_mean_alone,
             if(is_estimated AND norm IS NOT NULL AND golden_norm > 0, finite_part(target_norm / golden_norm), NULL) AS factor
-        FROM estimated
+        FROM scaled
     ),
     -- what a factor common to all elements leaves of the differences, as where inputs cut to fewer bits make products smaller
     left_over AS (
@@ -216,7 +231,7 @@ WITH
             finite_part(abs(target_max - factor * golden_max) / magnitude) AS left_of_max,
             finite_part(abs(target_min - factor * golden_min) / magnitude) AS left_of_min,
             finite_part(n * greatest(0, abs(target_mean - factor * golden_mean) / norm - rounding / sqrt(n))) AS left_of_mean
-        FROM factored
+        FROM estimated
     ),
     scattered AS (
         SELECT
@@ -231,12 +246,7 @@ WITH
                 AND left_of_mean IS NOT NULL
                 AND abs(factor - 1) > getvariable('coarsest_matmul') / 10,
                 false
-            ) AS is_factor
-        FROM left_over
-    ),
-    halves AS (
-        SELECT
-            *,
+            ) AS is_factor,
             (by_max IS NOT NULL)::INTEGER + (by_min IS NOT NULL)::INTEGER + (by_norm IS NOT NULL)::INTEGER
             + (by_mean IS NOT NULL)::INTEGER AS parts,
             least(coalesce(by_max, 'inf'), coalesce(by_min, 'inf')) AS low_extreme,
@@ -251,7 +261,7 @@ WITH
                 WHEN is_measured THEN least(2.0, euclidean_distance / scale_norm)
                 WHEN is_like AND magnitude = 0 AND max_apart IS NOT NULL THEN 0.0
             END AS known
-        FROM scattered
+        FROM left_over
     ),
     -- the four in their order, without a list, which would take most of the time of this query
     sorted AS (
@@ -275,7 +285,7 @@ WITH
             ) AS error_by_factor,
             if(is_normalised, low_extreme, least(greatest(low_extreme, low_moment), least(high_extreme, high_moment))) AS second,
             if(is_normalised, high_extreme, greatest(greatest(low_extreme, low_moment), least(high_extreme, high_moment))) AS third
-        FROM halves
+        FROM scattered
     )
 SELECT
     row,
