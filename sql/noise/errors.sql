@@ -243,7 +243,8 @@ WITH
         FROM outputs
         JOIN noise_ops USING (number)
     ),
-    known AS (
+    -- apart, because a name that is used in the same SELECT stands for its expression again
+    measured AS (
         SELECT
             o.number,
             o.call_key,
@@ -277,10 +278,8 @@ WITH
                         * sqrt(1 + factors.evenness * (factors.rows_together - 1))
                 ELSE 1
             END AS condition,
-            least(
-                getvariable('outright_factor') * condition,
-                if(outputs.magnitude > 0 AND factors.terms > 0, greatest(1, factors.terms * largest_term / outputs.magnitude), NULL)
-            ) AS extreme_condition,
+            factors.terms,
+            factors.largest_term,
             inputs.magnitude,
             if(divides_gradients(o.api), inputs.range, NULL) AS range,
             outputs.magnitude / nullif(inputs.magnitude, 0) AS grown,
@@ -300,12 +299,8 @@ WITH
                 ),
                 if(recorded.target_seq IS NOT NULL, 0, NULL)
             ) AS error_taken,
-            if(
-                error_taken IS NULL OR unseen.target_seq IS NOT NULL OR inputs.is_hidden,
-                coalesce(if(inputs.is_hidden, NULL, traced.error), earlier.error),
-                NULL
-            ) AS error_before,
-            coalesce(greatest(error_taken, error_before), 1) AS own_error_in
+            unseen.target_seq IS NOT NULL OR inputs.is_hidden AS is_unseen,
+            coalesce(if(inputs.is_hidden, NULL, traced.error), earlier.error) AS error_before
         FROM outputs
         JOIN noise_ops AS o USING (number)
         JOIN earlier USING (number)
@@ -315,6 +310,16 @@ WITH
         LEFT JOIN (SELECT number, norm AS incoming_norm FROM incoming) AS incoming USING (number)
         LEFT JOIN recorded ON recorded.target_seq = o.target_seq
         LEFT JOIN unseen ON unseen.target_seq = o.target_seq
+    ),
+    known AS (
+        SELECT
+            * EXCLUDE (terms, largest_term, error_taken, is_unseen, error_before),
+            least(
+                getvariable('outright_factor') * condition,
+                if(made > 0 AND terms > 0, greatest(1, terms * largest_term / made), NULL)
+            ) AS extreme_condition,
+            coalesce(greatest(error_taken, if(error_taken IS NULL OR is_unseen, error_before, NULL)), 1) AS own_error_in
+        FROM measured
     ),
     saved AS (
         SELECT
