@@ -310,10 +310,14 @@ def _keep_files(stages: duckdb.DuckDBPyConnection, merge: Merge, pattern: str) -
     headers = list(dict.fromkeys([*_SOURCES, *(metric for metric in merge.metrics if metric != "MD5")]))
     table = resources.sql("analysis/merge/file_table")
     statement = "CREATE OR REPLACE TEMP TABLE merge_files AS"
+    ends = Counter[int]()
+    """How many rows of each rank were read: a rank may have several files, one after the other."""
     with duckdb.connect() as reader:
         for file in merge.files:
             texts = result_tables.texts(reader, file, headers)
-            stages.register("file_texts", texts.append_column("place", pa.array(range(len(texts)), pa.int64())))
+            places = range(ends[file.rank], ends[file.rank] + len(texts))
+            ends[file.rank] = places.stop
+            stages.register("file_texts", texts.append_column("place", pa.array(places, pa.int64())))
             stages.execute(f"{statement} FROM ({table})", {"rank": file.rank, "apis": pattern})
             stages.unregister("file_texts")
             statement = "INSERT INTO merge_files"

@@ -337,6 +337,21 @@ def test_rows_named_after_tensor_files_are_the_same_rows(made: Path, tmp_path: P
     assert all(row["rank0"] == row["rank1"] for row in found.values())
 
 
+def test_a_result_in_parts_is_merged_as_a_whole(made: Path, tmp_path: Path) -> None:
+    parts = tmp_path / "parts"
+    parts.mkdir()
+    for path in (made / "one" / "csv").glob("*.csv"):
+        header, *lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+        for part, piece in enumerate((lines[:5], lines[5:]), start=1):
+            (parts / f"{path.stem}_part_{part}.csv").write_text("".join([header, *piece]), encoding="utf-8")
+    assert len(list(parts.iterdir())) == 6
+    _, whole = merged(made, "one/csv")
+    _, found = merged(made, str(parts))
+    assert [(sheet.metric, list(cells.items())) for sheet, cells in found] == [
+        (sheet.metric, list(cells.items())) for sheet, cells in whole
+    ]
+
+
 def test_digests_stand_side_by_side(made: Path) -> None:
     plan, sheets = merged(made, "md5")
     assert plan.metrics == ("Result", "MD5", "Requires_grad Consistent")
