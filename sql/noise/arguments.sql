@@ -45,7 +45,6 @@ WITH
             <= if(lowness.is_low, 0.03, 0.01) * greatest(abs(p.target_number), abs(p.golden_number))
             AND NOT (is_written(p.target_number) AND is_written(p.golden_number))
             AND NOT coalesce(is_root(p.golden_number), false) AS is_measured,
-            NOT is_tensor AND NOT coalesce(is_measured, false) AS is_value,
             -- what an op gives, or a module takes, may be counted from what was chosen
             coalesce(
                 (o.op_kind = 'module' OR NOT is_input) AND p.target_number % 1 = 0 AND p.golden_number % 1 = 0, false
@@ -56,6 +55,10 @@ WITH
         CROSS JOIN (SELECT bool_or(is_low_precision(spacing)) AS is_low FROM noise_errors) AS lowness
         JOIN verdicts AS v ON v.row = p.row AND v.verdict <> 'skipped'
         WHERE d.difference = 'different' AND p.role <> 'parameters_grad'
+    ),
+    -- apart, because a name that is used in the same SELECT stands for its expression again
+    valued AS (
+        SELECT *, NOT is_tensor AND NOT coalesce(is_measured, false) AS is_value FROM calls
     ),
     forms AS (
         SELECT
@@ -69,7 +72,7 @@ WITH
             min(row) FILTER (WHERE NOT is_input AND is_tensor AND other_dtype) AS made_dtype_row,
             min(row) FILTER (WHERE is_input AND is_tensor AND other_shape) AS shape_row,
             min(row) FILTER (WHERE NOT is_input AND is_tensor AND other_shape) AS made_shape_row
-        FROM calls
+        FROM valued
         GROUP BY ALL
     ),
     -- a shape that hangs on data differs: so do those behind it, as behind a choice that rounding flipped
