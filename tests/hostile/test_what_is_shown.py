@@ -92,7 +92,7 @@ def test_no_cell_of_a_merge_is_a_formula(tmp_path: Path) -> None:
 
     with duckdb.connect() as connection:
         rows = connection.sql("SELECT '=a' AS \"NPU Name\", '-1.5' AS rank0, '-1+1' AS rank1, NULL::VARCHAR AS rank2")
-        (file,) = write_csv(connection, iter([Sheet(None, "Result", rows, ())]), tmp_path)
+        (file,) = write_csv(connection, iter([Sheet(None, "Result", rows, 1, ())]), tmp_path)
     assert file.read_text() == "NPU Name,rank0,rank1,rank2\n'=a,-1.5,'-1+1,\n"
 
 
