@@ -205,7 +205,7 @@ def _answer(
     keep(stages, "blame_cause", "blame/cause")
     keep(stages, "blame_spread", "blame/spread")
     keep(stages, "blame_ends", "blame/ends", {"comparison": comparison.name, "target": comparison.target})
-    _keep_hops(stages, comparison.name, step)
+    ranks_on_path = _keep_hops(stages, comparison.name, step)
     keep(stages, "blame_listed", "blame/listed", {"most": most})
     asked_of = {"comparison": comparison.name, "ranks": _ranks_listed(stages)}
     suspects = answer(connection, stages, "blame/suspects", asked_of | runs)
@@ -216,7 +216,7 @@ def _answer(
         comparison=comparison.name,
         step=step,
         suspects=suspects,
-        path=answer(connection, stages, "blame/path", {"target": comparison.target, "ranks": _ranks_on_path(stages)}),
+        path=answer(connection, stages, "blame/path", {"target": comparison.target, "ranks": ranks_on_path}),
         spread=answer(connection, stages, "blame/spread"),
         counts=answer(connection, stages, "blame/counts"),
         coverage=covered,
@@ -228,10 +228,6 @@ def _ranks_listed(stages: duckdb.DuckDBPyConnection) -> list[int]:
     """Return the ranks of both runs on the short list: only their files are read."""
     query = "SELECT rank, golden_rank FROM blame_listed LEFT JOIN compared_units USING (step, rank)"
     return sorted({rank for pair in stages.execute(query).fetchall() for rank in pair if rank is not None})
-
-
-def _ranks_on_path(stages: duckdb.DuckDBPyConnection) -> list[int]:
-    return [rank for (rank,) in stages.execute("SELECT DISTINCT rank FROM blame_hops ORDER BY rank").fetchall()]
 
 
 def _contradictions(
@@ -260,8 +256,8 @@ def _contradictions(
     return connection.from_arrow(together.set_column(together.schema.get_field_index("nth"), "nth", numbered))
 
 
-def _keep_hops(stages: duckdb.DuckDBPyConnection, comparison: str, step: int) -> None:
-    """Create blame_hops: the ops of the path from the cause to the loss, in order."""
+def _keep_hops(stages: duckdb.DuckDBPyConnection, comparison: str, step: int) -> list[int]:
+    """Create blame_hops: the ops of the path from the cause to the loss, in order. Returns their ranks."""
     stages.execute(
         "CREATE OR REPLACE TEMP TABLE blame_hops "
         "(nth INTEGER, step INTEGER, rank INTEGER, seq INTEGER, how VARCHAR, from_rank INTEGER, meeting VARCHAR)"
@@ -270,6 +266,7 @@ def _keep_hops(stages: duckdb.DuckDBPyConnection, comparison: str, step: int) ->
     if hops:
         rows = [(nth, step, *node, how, origin, meeting) for nth, (node, how, origin, meeting) in enumerate(hops, 1)]
         add_rows(stages, "blame_hops", rows)
+    return sorted({rank for (rank, _), *_ in hops})
 
 
 _Hop = tuple[_Node, str | None, int | None, str | None]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from lakeprobe.analysis.query import answer, check_steps, keep, keep_leaf_errors, pass_on, stage_connection
+from lakeprobe.analysis.query import answer, check_steps, define_view, keep, keep_leaf_errors, stage_connection
 from lakeprobe.analysis.transfers import keep_transfers
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def _keep_laws(stages: duckdb.DuckDBPyConnection, run: str) -> None:
     for stage in ("meetings", "shares", "contributors", "law_same_results"):
         keep(stages, stage, f"communication/{stage}")
     for law in _LAWS:
-        pass_on(stages, law, f"communication/{law}")
+        define_view(stages, law, f"communication/{law}")
     for stage in ("expected", "takings", "parts", "statistics"):
         keep(stages, stage, f"communication/{stage}")
     _measure(stages, run)

@@ -174,7 +174,7 @@ def sheets(connection: duckdb.DuckDBPyConnection, merge: Merge, most: int | None
             asked = {"apis": list(merge.apis)}
             absent = stages.execute(resources.sql("analysis/merge/absent_apis"), asked).fetchall()
             [(count,)] = stages.execute("SELECT count(*) FROM merge_names").fetchall()
-            rows = connection.from_arrow(_side_by_side(stages, merge.ranks, most))
+            rows = connection.from_arrow(_side_by_side(stages, merge.ranks))
             yield Sheet(step, metric, rows, count, tuple(api for (api,) in absent))
 
 
@@ -192,15 +192,14 @@ def _no_row(merge: Merge) -> UsageError:
     return UsageError(f"no row belongs to {' or '.join(merge.apis)}; give the beginning of a row's name up to a dot")
 
 
-def _side_by_side(stages: duckdb.DuckDBPyConnection, ranks: Sequence[int], most: int | None) -> pyarrow.Table:
-    """Return the rows of a sheet from the tables merge_names and merge_cells."""
+def _side_by_side(stages: duckdb.DuckDBPyConnection, ranks: Sequence[int]) -> pyarrow.Table:
+    """Return the rows of a sheet from the tables merge_shown and merge_cells."""
     import pyarrow as pa
 
-    names = "SELECT name FROM merge_names WHERE $most IS NULL OR number <= $most ORDER BY number"
-    columns = {NAME: stages.sql(names, params={"most": most}).to_arrow_table()["name"]}
+    columns = {NAME: stages.sql("SELECT name FROM merge_shown ORDER BY number").to_arrow_table()["name"]}
     query = resources.sql("analysis/merge/column")
     for rank in ranks:
-        columns[f"rank{rank}"] = stages.sql(query, params={"rank": rank, "most": most}).to_arrow_table()["text"]
+        columns[f"rank{rank}"] = stages.sql(query, params={"rank": rank}).to_arrow_table()["text"]
     return pa.table(columns)
 
 
@@ -215,7 +214,7 @@ def rows(connection: duckdb.DuckDBPyConnection, sheet: Sheet) -> duckdb.DuckDBPy
 
 
 def _each(stages: duckdb.DuckDBPyConnection, merge: Merge, most: int | None) -> Iterator[tuple[int | None, str]]:
-    """Yield every step and metric, with its rows in the table merge_names, and its cells in merge_cells."""
+    """Yield every step and metric, with its rows in merge_names and merge_shown, and its cells in merge_cells."""
     own = metrics.own_of_results(columns_of(stages, "results")) if merge.comparisons else {}
     _define_cells(stages)
     _keep_files(stages, merge, _pattern(merge.apis))
@@ -226,7 +225,7 @@ def _each(stages: duckdb.DuckDBPyConnection, merge: Merge, most: int | None) -> 
             if having != named:  # usually all sources have a metric, and its sheet has the rows of the one before
                 _keep_names(stages, merge, having, step, own, most)
                 named = having
-            _check_any(stages, merge)
+                _check_any(stages, merge)
             _keep_cells(stages, merge, having, step, own, metric)
             yield step, metric
 
@@ -243,9 +242,9 @@ def _keep_names(
     own: Mapping[str, str],
     most: int | None,
 ) -> None:
-    """Create merge_names, the rows of a sheet, and merge_numbers, where those of each rank stand in it."""
+    """Create merge_names, the rows of a sheet, merge_shown, and merge_numbers, where ranks have what is shown."""
     stages.execute("CREATE OR REPLACE TEMP TABLE merge_places (rank INTEGER, place INTEGER, name VARCHAR)")
-    places = f"SELECT rank, place, name FROM ({resources.sql('analysis/merge/places')})"
+    places = f"FROM ({resources.sql('analysis/merge/places')})"
     table = _lake_table(merge, "results", own)
     for stored in comparisons:
         chosen = {"comparison": stored.name, "step": step, "apis": _pattern(merge.apis)}
@@ -254,7 +253,8 @@ def _keep_names(
         stages.execute(f"INSERT INTO merge_places WITH merge_table AS (FROM merge_files) {places}")
     stages.execute(resources.sql("analysis/merge/namesakes"))
     keep(stages, "merge_names", "merge/names")
-    keep(stages, "merge_numbers", "merge/numbers", {"most": most})
+    keep(stages, "merge_shown", "merge/shown", {"most": most})
+    keep(stages, "merge_numbers", "merge/numbers")
     stages.execute("DROP TABLE merge_places")
 
 

@@ -5,7 +5,7 @@
 --   for max and min), so 1 is as large as the tensor; inf if one side has NaN or inf; 1 for another shape, digest or
 --   argument, which have no distance; NULL without counterpart. Masked elements (macros/is_mask) are not part of the
 --   tensor: then only the other extreme counts.
--- target_key: the value of the target: tensors with the same max and min, or without statistics the same digest, have one key
+-- target_key: the value of the target (macros/extremes_key)
 -- is_passed_on: an argument that one side alone gave to a module, which an op in it takes
 WITH
     leaves AS (
@@ -34,7 +34,7 @@ WITH
                 if(min_is_mask, NULL, greatest(abs(target_min), abs(golden_min)))
             ) AS magnitude,
             root_elements_of(golden_shape) AS root_elements,
-            hash(target_max, target_min, if(target_max IS NULL, target_digest, NULL)) AS target_key,
+            extremes_key(target_max, target_min, target_digest) AS target_key,
             target_dtype <> golden_dtype OR NOT same_shape(target_shape, golden_shape, matched_by) AS is_other_tensor
         FROM results
         WHERE

@@ -19,7 +19,7 @@ WITH
             units.rank,
             tensors.seq,
             norm,
-            hash(max, min, if(max IS NULL, digest, NULL)) AS key
+            extremes_key(max, min, digest) AS key
         FROM tensors
         JOIN compared_units AS units
             ON tensors.run = $golden AND units.golden_step = tensors.step AND units.golden_rank = tensors.rank
@@ -35,7 +35,7 @@ WITH
             rank,
             seq,
             norm,
-            hash(max, min, if(max IS NULL, digest, NULL))
+            extremes_key(max, min, digest)
         FROM tensors
         WHERE
             role NOT IN ('input', 'parameters')

@@ -32,7 +32,7 @@ WITH
             new.golden_seq,
             new.error,
             new.target_key,
-            hash(golden_max, golden_min, if(golden_max IS NULL, golden_digest, NULL)) AS golden_key,
+            extremes_key(golden_max, golden_min, golden_digest) AS golden_key,
             if(golden_max IS NULL, golden_digest IS NOT NULL, golden_max <> golden_min) AS golden_tells,
             if(target_max IS NULL, target_digest IS NOT NULL, target_max <> target_min) AS target_tells,
             target_max,

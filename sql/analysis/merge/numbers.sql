@@ -1,10 +1,9 @@
--- numbers: where the rows of each rank stand in a sheet.
+-- numbers: where the rows of each rank stand among those that a sheet shows.
 -- grain: one row of one rank
--- parameters: $most (the last number; NULL: all); the tables merge_places and merge_names
+-- parameters: the tables merge_places and merge_shown
 SELECT
     rank,
     place,
     number
 FROM merge_places
-JOIN merge_names USING (name)
-WHERE $most IS NULL OR number <= $most
+JOIN merge_shown USING (name)

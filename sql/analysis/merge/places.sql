@@ -2,13 +2,20 @@
 -- grain: one row of one rank
 -- parameters: the relation merge_table, which has msprobe's headers, and the place of each row in its rank
 -- Some of msprobe's rows are named after a tensor file, which has `kwargs` where all others have `input`.
+WITH
+    named AS (
+        SELECT
+            rank,
+            place,
+            if("NPU Name" = 'N/A', "Bench Name", "NPU Name") AS written
+        FROM merge_table
+    )
 SELECT
     rank,
     place,
-    if("NPU Name" = 'N/A', "Bench Name", "NPU Name") AS written,
     if(
         contains(written, '.kwargs.'),
         regexp_replace(written, '(\.(?:forward|backward)(?:\.\d+)?)\.kwargs\.', '\1.input.'),
         written
     ) AS name
-FROM merge_table
+FROM named
