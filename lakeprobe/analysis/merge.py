@@ -18,7 +18,7 @@ from lakeprobe.analysis.query import answer, keep, stage_connection
 from lakeprobe.errors import UsageError, unknown
 from lakeprobe.lake import comparison, layout
 from lakeprobe.lake.comparison import StoredComparison
-from lakeprobe.lake.connection import CELL_MACROS, columns_of, define_macros
+from lakeprobe.lake.connection import CELL_MACROS, columns_of, define_macros, quiet
 from lakeprobe.readers import result_tables
 from lakeprobe.readers.result_tables import ResultFile
 from lakeprobe.system.files import expanded
@@ -312,7 +312,7 @@ def _keep_files(stages: duckdb.DuckDBPyConnection, merge: Merge, pattern: str) -
     statement = "CREATE OR REPLACE TEMP TABLE merge_files AS"
     ends = Counter[int]()
     """How many rows of each rank were read: a rank may have several files, one after the other."""
-    with duckdb.connect() as reader:
+    with quiet(duckdb.connect()) as reader:
         for file in merge.files:
             texts = result_tables.texts(reader, file, headers)
             places = range(ends[file.rank], ends[file.rank] + len(texts))

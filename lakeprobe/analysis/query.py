@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 from lakeprobe import resources
 from lakeprobe.errors import UsageError, unknown
 from lakeprobe.lake import views
-from lakeprobe.lake.connection import keep_footers, parsed, set_variable
+from lakeprobe.lake.connection import keep_footers, parsed, quiet, set_variable
 from lakeprobe.lake.interrupting import interruptible
 from lakeprobe.resources import quote_identifier
 
@@ -51,7 +51,7 @@ def stage_connection(
     if connection in _made and not (run_steps or steps or ranks):
         yield connection
         return
-    with interruptible(connection.cursor()) as stages:
+    with interruptible(quiet(connection.cursor())) as stages:
         _made[stages] = {}
         keep_footers(stages)
         views.share(connection, stages)

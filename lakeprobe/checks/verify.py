@@ -21,6 +21,7 @@ from lakeprobe.checks.calls import Answer, Call, Leaf, Outcome, Setup
 from lakeprobe.errors import UsageError, unknown
 from lakeprobe.lake import layout, views
 from lakeprobe.lake.comparison import load as load_comparison
+from lakeprobe.lake.connection import quiet
 from lakeprobe.lake.interrupting import interruptible
 from lakeprobe.schema import arrow_schema
 from lakeprobe.tensors import TensorReference
@@ -170,7 +171,7 @@ def _framework(connection: duckdb.DuckDBPyConnection, run: str) -> str:
 
 
 def _calls_of(connection: duckdb.DuckDBPyConnection, run: str, step: int, rank: int) -> Iterator[dict[str, Any]]:
-    with interruptible(connection.cursor()) as cursor:
+    with interruptible(quiet(connection.cursor())) as cursor:
         views.share(connection, cursor)
         found = cursor.execute(resources.sql("checks/calls"), {"run": run, "step": step, "rank": rank})
         names = [column[0] for column in found.description or ()]

@@ -24,6 +24,7 @@ from lakeprobe.lake.connection import (
     define_macros,
     lock,
     parsed,
+    quiet,
     reason,
     set_spill_folder,
     set_variable,
@@ -123,7 +124,7 @@ def compare_units(task: PairTask, when_over: limits.WhenOver = lambda: None) -> 
     target, golden = task.target_place, task.golden_place
     task.staged.mkdir(parents=True)
     macros = COMPARISON_MACROS if task.rule is None else USERS_MACROS
-    connection, writer = connect(task.threads, macros), duckdb.connect(config={"threads": 1})
+    connection, writer = connect(task.threads, macros), quiet(duckdb.connect(config={"threads": 1}))
     for opened in (connection, writer):
         storage.connect(opened, task.lake)
     origin = task.rule.origin if task.rule else "the default rule"

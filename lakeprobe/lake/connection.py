@@ -72,7 +72,16 @@ def connect(threads: int | None = None, macros: Iterable[str] = MACROS) -> duckd
 
     connection = duckdb.connect(config=_CONFIG | ({"threads": threads} if threads else {}))
     define_macros(connection, macros)
-    return interruptible(connection)
+    return interruptible(quiet(connection))
+
+
+def quiet(connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
+    """Return `connection`, which was just opened and draws no progress bar.
+
+    DuckDB draws it on stdout, among the rows, if a statement takes more than 2 s. Cursors do not inherit the setting.
+    """
+    connection.execute("SET enable_progress_bar_print = false")
+    return connection
 
 
 def keep_footers(connection: duckdb.DuckDBPyConnection) -> None:
@@ -86,10 +95,9 @@ def keep_footers(connection: duckdb.DuckDBPyConnection) -> None:
 def share_done(connection: duckdb.DuckDBPyConnection) -> Callable[[], float]:
     """Let DuckDB follow the queries of `connection`; returns what it estimates to be done of one, from 0 to 1.
 
-    The function is for another thread, while the query runs. DuckDB prints nothing itself.
+    The function is for another thread, while the query runs.
     """
     connection.execute("SET enable_progress_bar = true")
-    connection.execute("SET enable_progress_bar_print = false")
     return lambda: max(connection.query_progress(), 0.0) / 100
 
 
