@@ -6,7 +6,7 @@ import json
 import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -80,8 +80,16 @@ def quiet(connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
 
     DuckDB draws it on stdout, among the rows, if a statement takes more than 2 s. Cursors do not inherit the setting.
     """
-    connection.execute("SET enable_progress_bar_print = false")
+    _set_progress(connection, "SET enable_progress_bar_print = false")
     return connection
+
+
+def _set_progress(connection: duckdb.DuckDBPyConnection, setting: str) -> None:
+    """Execute `setting`. In Jupyter without ipywidgets DuckDB refuses it, and neither follows queries nor draws."""
+    import duckdb
+
+    with suppress(duckdb.InvalidInputException):
+        connection.execute(setting)
 
 
 def keep_footers(connection: duckdb.DuckDBPyConnection) -> None:
@@ -95,9 +103,9 @@ def keep_footers(connection: duckdb.DuckDBPyConnection) -> None:
 def share_done(connection: duckdb.DuckDBPyConnection) -> Callable[[], float]:
     """Let DuckDB follow the queries of `connection`; returns what it estimates to be done of one, from 0 to 1.
 
-    The function is for another thread, while the query runs.
+    The function is for another thread, while the query runs. Where DuckDB cannot follow queries, it returns 0.
     """
-    connection.execute("SET enable_progress_bar = true")
+    _set_progress(connection, "SET enable_progress_bar = true")
     return lambda: max(connection.query_progress(), 0.0) / 100
 
 

@@ -98,3 +98,16 @@ def test_is_kept_without_outputs(path: Path) -> None:
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     assert code
     assert all(cell.outputs == [] and cell.execution_count is None for cell in code)
+
+
+def test_without_ipywidgets_duckdb_neither_follows_queries_nor_draws(client: Any) -> None:
+    lines = [
+        "import importlib.util",
+        "from lakeprobe.lake.connection import connect, share_done",
+        "connection = connect()",
+        "has_widgets = importlib.util.find_spec('ipywidgets') is not None",
+        "(has_widgets, share_done(connection)(), connection.execute('SELECT 1').fetchall())",
+    ]
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("\n".join(lines))])
+    run(client, notebook)
+    assert list(outputs(notebook.cells[-1])) == [("result", "(False, 0.0, [(1,)])")]
