@@ -5,7 +5,7 @@
 --   size relative to the output: the norm of the side where it is larger, since golden's may be 0. What is added to many
 --   elements counts in each. A backward op also uses the inputs and outputs of its forward op. After an optimizer step a
 --   parameter may differ in few elements only, which its statistics show from √n roundings on. Behind a normalisation that
---   hides it, a tenth of what went in there.
+--   hides it, a tenth of what went in there; behind the backward op of an activation, what went in there.
 --   Inputs of a sum, which may cancel, of a function with steps, and of an op that only picks elements err by the precision
 --   of their statistics, unless those are equal to the last bit. If less than a hundredth of the terms is left, what was computed errs by half a spacing
 --   all the same, which no statistic shows. So does the gradient of a function of each element that is flat where what comes
@@ -261,7 +261,7 @@ WITH
             n,
             is_normalisation(o.api) AS is_normalisation,
             coalesce(outputs.is_masked, false) AS is_masked,
-            regexp_matches(o.api, '(?i)relu|gelu|silu|swish|hardtanh|clamp|sigmoid|tanh|dropout')
+            regexp_matches(o.api, '(?i)relu|gelu|silu|swish|hardtanh|clamp|sigmoid|tanh|dropout|^(__[ir]?mul__|mul_?|multiply)$')
             OR coalesce(factors.terms = 1 AND factors.evenness > 0.999, false) AS is_passed_on,
             CASE
                 WHEN
@@ -359,17 +359,36 @@ WITH
         JOIN known AS between_them ON between_them.number = behind.maker AND (is_passed_on OR is_masked)
         JOIN taken AS before ON before.number = behind.maker
     ),
+    carried_on AS (
+        FROM carried
+        UNION ALL
+        SELECT behind.number, behind.upper, before.maker
+        FROM carried AS behind
+        JOIN known AS between_them ON between_them.number = behind.maker AND (is_passed_on OR is_masked)
+        JOIN taken AS before ON before.number = behind.maker
+    ),
     -- statistics of what is normalised hardly show what differs in it, but ops behind it may: all but what was scaled. What
     -- is beside a mask may have any error that went in
     hidden AS (
         SELECT
-            carried.number,
+            carried_on.number,
             max(made.own_error_in * coalesce(divided.condition, 1) * if(made.is_masked, 1, 0.1)) AS error
-        FROM carried
-        JOIN known AS made ON made.number = carried.maker AND (made.is_normalisation OR made.is_masked)
+        FROM carried_on
+        JOIN known AS made ON made.number = carried_on.maker AND (made.is_normalisation OR made.is_masked)
         LEFT JOIN divided ON divided.call_key = made.call_key
-        WHERE made.own_error_in * coalesce(divided.condition, 1) > 10 * carried.upper
-        GROUP BY carried.number
+        WHERE made.own_error_in * coalesce(divided.condition, 1) > 10 * carried_on.upper
+        GROUP BY carried_on.number
+    ),
+    -- a gradient that an activation passes on errs as it did before it, though its statistics may agree by chance
+    passed AS (
+        SELECT makers.number, max(made.own_error_in) AS error
+        FROM (
+            SELECT number, unnest(target_makers) AS maker
+            FROM noise_makers
+            WHERE phase = 'backward' AND is_leaf AND is_float
+        ) AS makers
+        JOIN known AS made ON made.number = makers.maker AND made.direction = 'backward' AND is_passed_on AND own_error_in < 1
+        GROUP BY makers.number
     ),
     -- each op beside what its forward call took and made
     returned AS (
@@ -388,6 +407,7 @@ SELECT
         own_error_in,
         if(known.direction = 'backward', flattened * greatest(own_error_in, if(flattened > 100, spacing / 2, 0)), NULL),
         hidden.error,
+        passed.error,
         if(phase = 'backward', saved_error, NULL),
         if(known.direction = 'parameters_grad', reached.error, NULL)
     ) AS error_in,
@@ -407,6 +427,7 @@ SELECT
     known.made AS magnitude
 FROM returned AS known
 LEFT JOIN hidden ON hidden.number = known.number
+LEFT JOIN passed ON passed.number = known.number
 LEFT JOIN divided ON divided.call_key = known.call_key
 LEFT JOIN reached ON reached.module_key = known.module_key
 WHERE error_out IS NOT NULL

@@ -2,8 +2,8 @@
 -- grain: one normalisation or softmax, or one matrix product of a kind with at least five members, in 16 bits of any kind, in
 --   the forward pass. A normalisation may be a module in which no op was recorded; between two programs, of which one may
 --   compute it in one op and the other in several, any module of such a class in which no op normalises
--- parameters: the tables noise_ops, noise_leaves, noise_errors, noise_floors and noise_repeat; the variables is_first_step and
---   cross_framework
+-- parameters: the tables paired, noise_ops, noise_leaves, noise_errors, noise_floors and noise_repeat; the variables
+--   is_first_step and cross_framework
 -- An error with the same sign in all elements moves a norm by its own size, independent errors by a √n-th of theirs. So
 --   a norm shows a kernel whose error is below the rounding of its elements. Inputs cut to fewer bits shift a product
 --   too, but equally in all ops of a kind.
@@ -63,6 +63,13 @@ WITH
             )
             AND (is_normalisation OR (o.rounding = 'matmul' AND o.op_kind <> 'module'))
     ),
+    epsilons AS (
+        SELECT number, max(golden_number) AS epsilon
+        FROM paired
+        JOIN noise_ops USING (golden_seq)
+        WHERE role = 'input' AND golden_number > 0 AND is_epsilon(api, golden_slot)
+        GROUP BY number
+    ),
     ops AS (
         SELECT
             number,
@@ -90,8 +97,11 @@ WITH
             ) AS hidden_error,
             max(rounding) AS rounding,
             -- where the deviation is next to the epsilon, 1e-5 as a rule, a normalisation lets the rest of a shift through
-            if(is_softmax, 0, 1e-5 / (1e-5 + max_by(golden_norm ** 2 / n, n) FILTER (WHERE is_factor))) AS let_through
+            coalesce(any_value(epsilon), 1e-5) AS added_to_variance,
+            max_by(golden_norm ** 2 / n, n) FILTER (WHERE is_factor) AS variance,
+            if(is_softmax, 0, added_to_variance / (added_to_variance + variance)) AS let_through
         FROM leaves
+        LEFT JOIN epsilons USING (number)
         GROUP BY number, kind, is_softmax, is_normalisation
         -- a module that takes more does more than its class says
         HAVING count(*) FILTER (WHERE NOT is_input) > 0 AND count(*) FILTER (WHERE is_taken_by_module) <= 1

@@ -87,23 +87,32 @@ WITH
             AND upper > 0.1
             AND error_out < 0.1 * m.error * if(is_sum(o.api), least(1, m.magnitude / nullif(made.magnitude, 0)), 1)
     ),
-    -- a table of few rows: joined first, all rows would look for one of the other sign
+    -- a table of few rows: joined first, all rows would look for an earlier one
     unknown AS MATERIALIZED (
         SELECT m.number, p.row, p.target_max, p.target_min, p.golden_max, p.golden_min, p.target_norm, p.golden_norm
         FROM noise_makers AS m
         JOIN paired AS p USING (row)
         WHERE m.is_source AND m.differs AND m.is_float AND m.phase = 'forward'
     ),
-    -- what has the other sign of an earlier result in both runs, as a parameter that the first batch sets: a negation is not
-    -- recorded
-    negated AS (
+    -- an earlier result of both runs: of constants the same, which no key tells, and of all with the other sign, as of a
+    -- parameter that the first batch sets: a negation is not recorded
+    sought AS (
+        SELECT * REPLACE (
+            -target_min AS target_max, -target_max AS target_min, -golden_min AS golden_max, -golden_max AS golden_min
+        )
+        FROM unknown
+        UNION ALL
+        FROM unknown
+        WHERE target_max = target_min AND golden_max = golden_min
+    ),
+    made_before AS (
         SELECT DISTINCT taken.row
-        FROM unknown AS taken
+        FROM sought AS taken
         JOIN paired AS made
-            ON made.target_max = -taken.target_min
-            AND made.target_min = -taken.target_max
-            AND made.golden_max = -taken.golden_min
-            AND made.golden_min = -taken.golden_max
+            ON made.target_max = taken.target_max
+            AND made.target_min = taken.target_min
+            AND made.golden_max = taken.golden_max
+            AND made.golden_min = taken.golden_min
             AND made.role = 'output'
             AND abs(made.target_norm - taken.target_norm) <= getvariable('same_norm') * taken.target_norm
             AND abs(made.golden_norm - taken.golden_norm) <= getvariable('same_norm') * taken.golden_norm
@@ -133,7 +142,7 @@ WITH
         CROSS JOIN LATERAL (SELECT if(m.magnitude > sure_from, sure_error, tensor_error) AS sure) AS of_others
         ANTI JOIN negligible USING (row)
         ANTI JOIN without_effect USING (row)
-        ANTI JOIN negated USING (row)
+        ANTI JOIN made_before USING (row)
         ANTI JOIN cast_from_numbers USING (row)
         CROSS JOIN parameter_errors
         CROSS JOIN matmul_floor

@@ -42,7 +42,11 @@ Build = Callable[[], Training]
 
 def model(name: str) -> Model:
     """The network of this name, and what is planted in it."""
-    build = MEMBERS[name]
+    return planted_by_chance(MEMBERS[name], name)
+
+
+def planted_by_chance(build: Build, name: str) -> Model:
+    """The network that `build` makes, with defects at places that hang on its name."""
     return Model(build, tuple(_changing(build, _defects(build, random.Random(name)))))
 
 
