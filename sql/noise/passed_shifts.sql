@@ -1,6 +1,7 @@
 -- passed_shifts: how the norm moves in each op that passes on the norm of what it takes: an activation, or a backward op.
 -- grain: one op
--- parameters: the tables noise_ops, noise_leaves, noise_errors, noise_shifts, noise_floors and noise_repeat; the variable is_first_step
+-- parameters: the tables paired, noise_ops, noise_leaves, noise_makers, noise_errors, noise_shifts, noise_floors and noise_repeat;
+--   the variable is_first_step
 -- The columns are those of noise/shifts. An error with the same sign in all elements, as of a kernel that is off by a
 --   thousandth, moves a norm by its own size, while rounding moves it by a √n-th of its own.
 -- shift: how much the norm moves beyond what came in. An activation passes on the shift of its input, or a part of it, where
@@ -16,7 +17,7 @@
 --   a mean away, as a softmax does: in a product or an activation what it leaves of all that was taken and given, half as much
 --   again; from three members on, or five where terms cancel, at most three times what it leaves of max and min of the result. A factor that came into a
 --   product goes out as it is, so only what it leaves may be uneven. The gradient of a product whose terms cancel errs by the
---   norm that it would have if they did not. The gradient of a softmax is p (g − Σ p g): its errors count by
+--   norm that it would have if they did not, and so does what a factor with zeros leaves of a gradient. The gradient of a softmax is p (g − Σ p g): its errors count by
 --   what is left of it beside the largest p times g. A log_softmax is x − ln Σ eˣ: its mean has the error of the mean of x, and
 --   of one number for each row, which a factor of x moves by the factor times the largest x at most
 WITH
@@ -113,6 +114,18 @@ WITH
         WHERE phase = 'forward' AND is_input AND is_normalisation(api)
         QUALIFY row_number() OVER (PARTITION BY number ORDER BY n DESC, row) = 1
     ),
+    -- a batch norm divides each channel by its deviation: where that is small, a channel errs as a whole
+    channels AS (
+        SELECT makers.number, min(norms.channels) AS channels
+        FROM (SELECT number, unnest(target_makers) AS maker FROM noise_makers WHERE phase = 'forward' AND is_leaf) AS makers
+        JOIN (
+            SELECT number, min(n) FILTER (WHERE is_input AND n > 1) AS channels
+            FROM tensors
+            WHERE regexp_matches(api, '(?i)^(batch|instance)_?norm')
+            GROUP BY number
+        ) AS norms ON norms.number = makers.maker
+        GROUP BY makers.number
+    ),
     -- the largest of n normal numbers is about √(2 ln n) of their deviation, so norm and maximum tell how many elements
     -- matter
     passed AS (
@@ -131,7 +144,7 @@ WITH
                 ELSE abs(brought) + coalesce(kept.shift, 0)
             END AS uneven,
             greatest((made.golden_norm / made.magnitude) ** 2, 1) AS largest_ones,
-            least(made.n, incoming.n, largest_ones * (1 + 2 * ln(largest_ones))) AS n,
+            least(made.n, incoming.n, largest_ones * (1 + 2 * ln(largest_ones)), channels) AS n,
             coalesce(multiplied.shift, 0) AS multiplied,
             CASE
                 WHEN made.phase = 'backward' THEN made.shift - brought - coalesce(multiplied.shift, 0)
@@ -149,6 +162,9 @@ WITH
                 -- that of what is added is a sum
                 WHEN is_one_product AND made.phase = 'backward' AND multiplied.norm IS NULL AND made.n < incoming.n
                     THEN greatest(1, incoming.norm / made.golden_norm)
+                -- zeros of a factor may leave little of a gradient
+                WHEN regexp_matches(api, '(?i)^(__[ir]?mul__|mul_?|multiply)$') AND made.phase = 'backward' AND multiplied.norm IS NOT NULL
+                    THEN greatest(1, incoming.norm * multiplied.norm / sqrt(multiplied.n) / made.golden_norm)
                 WHEN (is_product(api) OR regexp_matches(api, '(?i)^conv')) AND made.phase = 'backward'
                     THEN
                         coalesce(
@@ -163,6 +179,7 @@ WITH
             END AS cancelled
         FROM tensors AS made
         JOIN incoming USING (number)
+        LEFT JOIN channels USING (number)
         LEFT JOIN kept ON kept.call_key = made.call_key AND made.phase = 'backward'
         LEFT JOIN multiplied
             ON multiplied.call_key = made.call_key
