@@ -218,7 +218,8 @@ WITH
         JOIN stems ON stems.stem = o.stem AND target_calls <> golden_calls
         JOIN target_leaves AS t ON t.seq = target_seq AND t.role = 'output'
         JOIN golden_leaves AS g ON g.seq = golden_seq AND g.slot = t.slot
-        WHERE len(t.shape) <> len(g.shape)
+        -- a single number, as a loss that is divided, has none
+        WHERE len(t.shape) <> len(g.shape) AND least(len(t.shape), len(g.shape)) >= 2
         HAVING count(*) > 0
     ),
     following AS (
