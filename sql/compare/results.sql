@@ -22,6 +22,8 @@ SELECT
     CASE
         -- a value that no recorded op made differs in some statistic, though perhaps in none that is shown
         WHEN s.is_source AND getvariable('noise_error') >= 0 THEN 'different'
+        -- where nothing rounds, the first one tells, if more comes of it
+        WHEN d.difference = 'noise' AND s.is_first_source AND (SELECT bool_or(difference = 'different') FROM differences) THEN 'different'
         WHEN
             d.difference = 'different'
             AND n.is_like
@@ -82,7 +84,10 @@ LEFT JOIN differences AS d ON d.row = p.row
 LEFT JOIN verdicts AS v ON v.row = p.row
 LEFT JOIN (SELECT row, is_like, error FROM noise_leaves) AS n ON n.row = p.row
 LEFT JOIN (
-    SELECT row, bool_or(evidence = 'source') AS is_source FROM noise_suspects WHERE row IS NOT NULL GROUP BY row
+    SELECT row, bool_or(evidence = 'source') AS is_source, bool_or(evidence = 'source' AND nth = 1) AS is_first_source
+    FROM noise_suspects
+    WHERE row IS NOT NULL
+    GROUP BY row
 ) AS s ON s.row = p.row
 LEFT JOIN (
     SELECT DISTINCT target_seq AS seq, true AS stands_out FROM noise_suspects WHERE evidence IN ('added', 'shift')
