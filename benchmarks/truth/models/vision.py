@@ -5,7 +5,6 @@ Small ones: with few channels, and images of 32 to 96 pixels.
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 
 import torch
@@ -67,7 +66,9 @@ def _training(
     make: Callable[[], nn.Module], shape: tuple[int, ...], labels: Callable[[torch.Generator], torch.Tensor]
 ) -> Build:
     generator = torch.Generator().manual_seed(3)
-    batches = [{"inputs": torch.randn(BATCH, *shape, generator=generator), "labels": labels(generator)} for _ in range(2)]
+    batches = [
+        {"inputs": torch.randn(BATCH, *shape, generator=generator), "labels": labels(generator)} for _ in range(2)
+    ]
     return lambda: Training(make(), [dict(batch) for batch in batches])
 
 
@@ -89,10 +90,7 @@ def _boxes(make: Callable[[], nn.Module], size: int = 64) -> Build:
     def labels(generator: torch.Generator) -> torch.Tensor:
         return torch.randint(1, CLASSES, (BATCH,), generator=generator)
 
-    def built() -> nn.Module:
-        return _Detection(make())
-
-    return _training(built, (3, size, size), labels)
+    return _training(lambda: _Detection(make()), (3, size, size), labels)
 
 
 def _motion() -> Build:
@@ -104,33 +102,30 @@ def _motion() -> Build:
 
 C = {"num_classes": CLASSES}
 NONE = {"weights": None, "weights_backbone": None}
+BLOCKS = [models.convnext.CNBlockConfig(16, 32, 1), models.convnext.CNBlockConfig(32, None, 1)]
+SMALL = {"min_size": 64, "max_size": 64}
+
 MEMBERS: dict[str, Build] = {
     "densenet": _images(lambda: models.DenseNet(growth_rate=8, block_config=(2, 2, 2), num_init_features=16, **C)),
     "googlenet": _images(lambda: models.googlenet(aux_logits=False, init_weights=True, **C)),
-    "inception": _images(lambda: models.inception_v3(aux_logits=False, init_weights=True, **C), 80),
     "shufflenet": _images(lambda: models.shufflenet_v2_x0_5(**C)),
     "mnasnet": _images(lambda: models.mnasnet0_5(**C)),
     "squeezenet": _images(lambda: models.squeezenet1_1(**C)),
-    "vgg": _images(lambda: models.VGG(models.vgg.make_layers([16, "M", 32, "M", 32, "M"], batch_norm=True), **C), 32),
     "mobilenet3": _images(lambda: models.mobilenet_v3_small(**C)),
     "wide": _images(lambda: models.ResNet(models.resnet.Bottleneck, [1, 1, 1, 1], width_per_group=16, **C)),
-    "next": _images(lambda: models.ResNet(
-        models.resnet.Bottleneck, [1, 1, 1, 1], groups=4, width_per_group=8, **C)),
+    "next": _images(lambda: models.ResNet(models.resnet.Bottleneck, [1, 1, 1, 1], groups=4, width_per_group=8, **C)),
     "maxvit": _images(lambda: models.MaxVit((64, 64), 16, 2, [16, 32], [1, 1], 8, 0.1, **C)),
     "swintv": _images(lambda: models.SwinTransformer([2, 2], 16, [2, 2], [2, 4], [4, 4], **C), 32),
     "vittv": _images(lambda: models.VisionTransformer(32, 8, 3, 4, 48, 96, **C), 32),
-    "convnexttv": _images(lambda: models.ConvNeXt([models.convnext.CNBlockConfig(16, 32, 1), models.convnext.CNBlockConfig(32, None, 1)], 0.1, **C)),
+    "convnexttv": _images(lambda: models.ConvNeXt(BLOCKS, 0.1, **C)),
     "regnetv": _images(lambda: models.regnet_y_400mf(**C)),
-    "alexnet": _images(lambda: models.alexnet(**C)),
     "deeplab": _pixels(lambda: models.segmentation.deeplabv3_mobilenet_v3_large(**NONE, **C)),
     "lraspp": _pixels(lambda: models.segmentation.lraspp_mobilenet_v3_large(**NONE, **C)),
-    "fcn": _pixels(lambda: models.segmentation.fcn_resnet50(**NONE, **C)),
     "r3d": _images(lambda: models.video.r3d_18(**C), 16, (4,)),
     "r2plus1d": _images(lambda: models.video.r2plus1d_18(**C), 16, (4,)),
-    "s3d": _images(lambda: models.video.s3d(**C), 64, (16,)),
     "swin3d": _images(lambda: models.video.SwinTransformer3d([2, 4, 4], 16, [2, 2], [2, 4], [2, 4, 4], **C), 32, (4,)),
     "raft": _motion(),
-    "retinanet": _boxes(lambda: models.detection.retinanet_resnet50_fpn(**NONE, min_size=64, max_size=64, **C)),
-    "fcos": _boxes(lambda: models.detection.fcos_resnet50_fpn(**NONE, min_size=64, max_size=64, **C)),
+    "retinanet": _boxes(lambda: models.detection.retinanet_resnet50_fpn(**NONE, **SMALL, **C)),
+    "fcos": _boxes(lambda: models.detection.fcos_resnet50_fpn(**NONE, **SMALL, **C)),
     "ssdlite": _boxes(lambda: models.detection.ssdlite320_mobilenet_v3_large(**NONE, **C)),
-}  # fmt: skip
+}
