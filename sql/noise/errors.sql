@@ -261,7 +261,8 @@ WITH
             n,
             is_normalisation(o.api) AS is_normalisation,
             coalesce(outputs.is_masked, false) AS is_masked,
-            regexp_matches(o.api, '(?i)relu|gelu|silu|swish|hardtanh|clamp|sigmoid|tanh|dropout|^(__[ir]?mul__|mul_?|multiply)$')
+            regexp_matches(o.api, '(?i)relu|gelu|silu|swish|hardtanh|clamp|sigmoid|tanh|dropout')
+            OR is_multiplication(o.api)
             OR coalesce(factors.terms = 1 AND factors.evenness > 0.999, false) AS is_passed_on,
             CASE
                 WHEN
@@ -350,7 +351,7 @@ WITH
             ON last.number < makers.number
         WHERE makers.phase = 'forward' AND is_leaf AND is_float
     ),
-    -- what an activation gives of it is normalised still, and so is its product with equal numbers; a mask hides it, too
+    -- what an activation gives of it hides it still, and so does a product; a mask hides it, too
     carried AS (
         FROM taken
         UNION ALL
@@ -359,6 +360,7 @@ WITH
         JOIN known AS between_them ON between_them.number = behind.maker AND (is_passed_on OR is_masked)
         JOIN taken AS before ON before.number = behind.maker
     ),
+    -- and so does another of these behind it
     carried_on AS (
         FROM carried
         UNION ALL

@@ -17,9 +17,10 @@
 --   a mean away, as a softmax does: in a product or an activation what it leaves of all that was taken and given, half as much
 --   again; from three members on, or five where terms cancel, at most three times what it leaves of max and min of the result. A factor that came into a
 --   product goes out as it is, so only what it leaves may be uneven. The gradient of a product whose terms cancel errs by the
---   norm that it would have if they did not, and so does what a factor with zeros leaves of a gradient. The gradient of a softmax is p (g − Σ p g): its errors count by
---   what is left of it beside the largest p times g. A log_softmax is x − ln Σ eˣ: its mean has the error of the mean of x, and
---   of one number for each row, which a factor of x moves by the factor times the largest x at most
+--   norm that it would have if they did not, and so does what a factor with zeros leaves of a gradient. The gradient of a
+--   softmax is p (g − Σ p g): its errors count by what is left of it beside the largest p times g. A log_softmax is
+--   x − ln Σ eˣ: its mean has the error of the mean of x, and of one number for each row, which a factor of x moves by the
+--   factor times the largest x at most
 WITH
     tensors AS (
         SELECT
@@ -163,7 +164,7 @@ WITH
                 WHEN is_one_product AND made.phase = 'backward' AND multiplied.norm IS NULL AND made.n < incoming.n
                     THEN greatest(1, incoming.norm / made.golden_norm)
                 -- zeros of a factor may leave little of a gradient
-                WHEN regexp_matches(api, '(?i)^(__[ir]?mul__|mul_?|multiply)$') AND made.phase = 'backward' AND multiplied.norm IS NOT NULL
+                WHEN is_multiplication(api) AND made.phase = 'backward' AND multiplied.norm IS NOT NULL
                     THEN greatest(1, incoming.norm * multiplied.norm / sqrt(multiplied.n) / made.golden_norm)
                 WHEN (is_product(api) OR regexp_matches(api, '(?i)^conv')) AND made.phase = 'backward'
                     THEN
