@@ -352,34 +352,35 @@ WITH
         WHERE makers.phase = 'forward' AND is_leaf AND is_float
     ),
     -- what an activation gives of it hides it still, and so does a product; a mask hides it, too
+    passing AS (
+        SELECT taken.number AS maker, taken.maker AS earlier
+        FROM taken
+        JOIN known ON known.number = taken.number AND (is_passed_on OR is_masked)
+    ),
+    -- behind none of these, one or two
     carried AS (
         FROM taken
         UNION ALL
-        SELECT behind.number, behind.upper, before.maker
-        FROM taken AS behind
-        JOIN known AS between_them ON between_them.number = behind.maker AND (is_passed_on OR is_masked)
-        JOIN taken AS before ON before.number = behind.maker
-    ),
-    -- and so does another of these behind it
-    carried_on AS (
-        FROM carried
+        SELECT number, upper, earlier
+        FROM taken
+        JOIN passing USING (maker)
         UNION ALL
-        SELECT behind.number, behind.upper, before.maker
-        FROM carried AS behind
-        JOIN known AS between_them ON between_them.number = behind.maker AND (is_passed_on OR is_masked)
-        JOIN taken AS before ON before.number = behind.maker
+        SELECT number, upper, before.earlier
+        FROM taken
+        JOIN passing USING (maker)
+        JOIN passing AS before ON before.maker = passing.earlier
     ),
     -- statistics of what is normalised hardly show what differs in it, but ops behind it may: all but what was scaled. What
     -- is beside a mask may have any error that went in
     hidden AS (
         SELECT
-            carried_on.number,
+            carried.number,
             max(made.own_error_in * coalesce(divided.condition, 1) * if(made.is_masked, 1, 0.1)) AS error
-        FROM carried_on
-        JOIN known AS made ON made.number = carried_on.maker AND (made.is_normalisation OR made.is_masked)
+        FROM carried
+        JOIN known AS made ON made.number = carried.maker AND (made.is_normalisation OR made.is_masked)
         LEFT JOIN divided ON divided.call_key = made.call_key
-        WHERE made.own_error_in * coalesce(divided.condition, 1) > 10 * carried_on.upper
-        GROUP BY carried_on.number
+        WHERE made.own_error_in * coalesce(divided.condition, 1) > 10 * carried.upper
+        GROUP BY carried.number
     ),
     -- a gradient that an activation passes on errs as it did before it, though its statistics may agree by chance
     passed AS (

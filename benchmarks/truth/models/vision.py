@@ -1,6 +1,6 @@
 """Networks of torchvision that nobody wrote defects for: they are planted at places that are drawn by chance.
 
-Small ones: with few channels, and images of 32 to 96 pixels.
+Most are small, with few channels; images have 16 to 128 pixels on a side.
 """
 
 from __future__ import annotations
@@ -22,82 +22,75 @@ def model(name: str) -> Model:
     return strangers.planted_by_chance(MEMBERS[name], name)
 
 
-class _Classes(nn.Module):
-    """A network with the cross entropy of what it gives: for an image, or for each of its pixels."""
+LossOf = Callable[[nn.Module, torch.Tensor, torch.Tensor], torch.Tensor]
+"""The mean loss of a network on inputs with these labels."""
 
-    def __init__(self, network: nn.Module) -> None:
+
+class _WithLoss(nn.Module):
+    """A network with its loss."""
+
+    def __init__(self, network: nn.Module, loss_of: LossOf) -> None:
         super().__init__()
         self.network = network
+        self.loss_of = loss_of
 
     def forward(self, inputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         """The mean loss of a batch."""
-        given = self.network(inputs)
-        return nn.functional.cross_entropy(given["out"] if isinstance(given, dict) else given, labels)
+        return self.loss_of(self.network, inputs, labels)
 
 
-class _Flow(nn.Module):
-    """An estimate of motion between two images, made better step by step, with the mean error of all steps."""
-
-    def __init__(self, network: nn.Module) -> None:
-        super().__init__()
-        self.network = network
-
-    def forward(self, inputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        """The mean loss of a batch."""
-        estimates = self.network(inputs[:, 0], inputs[:, 1], num_flow_updates=2)
-        return torch.stack([(estimate - labels).abs().mean() for estimate in estimates]).mean()
+def _of_classes(network: nn.Module, inputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """Of an image, or of each of its pixels."""
+    given = network(inputs)
+    return nn.functional.cross_entropy(given["out"] if isinstance(given, dict) else given, labels)
 
 
-class _Detection(nn.Module):
-    """A detector, whose losses are added up."""
+def _of_motion(network: nn.Module, inputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """Of the motion between two images, which is estimated better step by step."""
+    estimates = network(inputs[:, 0], inputs[:, 1], num_flow_updates=2)
+    return torch.stack([(estimate - labels).abs().mean() for estimate in estimates]).mean()
 
-    def __init__(self, network: nn.Module) -> None:
-        super().__init__()
-        self.network = network
 
-    def forward(self, inputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        """The loss of a batch of images with one box each."""
-        boxes = torch.tensor([[4.0, 6.0, 40.0, 50.0]])
-        targets = [{"boxes": boxes, "labels": label.view(1)} for label in labels]
-        return sum(self.network(list(inputs), targets).values())  # type: ignore[return-value]
+def _of_boxes(network: nn.Module, inputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """Of a detector on images with one box each."""
+    boxes = torch.tensor([[4.0, 6.0, 40.0, 50.0]])
+    targets = [{"boxes": boxes, "labels": label.view(1)} for label in labels]
+    return sum(network(list(inputs), targets).values())  # type: ignore[return-value]
 
 
 def _training(
-    make: Callable[[], nn.Module], shape: tuple[int, ...], labels: Callable[[torch.Generator], torch.Tensor]
+    make: Callable[[], nn.Module],
+    loss_of: LossOf,
+    shape: tuple[int, ...],
+    labels: Callable[[torch.Generator], torch.Tensor],
 ) -> Build:
     generator = torch.Generator().manual_seed(3)
     batches = [
         {"inputs": torch.randn(BATCH, *shape, generator=generator), "labels": labels(generator)} for _ in range(2)
     ]
-    return lambda: Training(make(), [dict(batch) for batch in batches])
+    return lambda: Training(_WithLoss(make(), loss_of), [dict(batch) for batch in batches])
+
+
+def _classes(least: int, *shape: int) -> Callable[[torch.Generator], torch.Tensor]:
+    return lambda generator: torch.randint(least, CLASSES, (BATCH, *shape), generator=generator)
 
 
 def _images(make: Callable[[], nn.Module], size: int = 64, frames: tuple[int, ...] = ()) -> Build:
-    def labels(generator: torch.Generator) -> torch.Tensor:
-        return torch.randint(0, CLASSES, (BATCH,), generator=generator)
-
-    return _training(lambda: _Classes(make()), (3, *frames, size, size), labels)
+    return _training(make, _of_classes, (3, *frames, size, size), _classes(0))
 
 
-def _pixels(make: Callable[[], nn.Module], size: int = 64) -> Build:
-    def labels(generator: torch.Generator) -> torch.Tensor:
-        return torch.randint(0, CLASSES, (BATCH, size, size), generator=generator)
-
-    return _training(lambda: _Classes(make()), (3, size, size), labels)
+def _pixels(make: Callable[[], nn.Module]) -> Build:
+    return _training(make, _of_classes, (3, 64, 64), _classes(0, 64, 64))
 
 
-def _boxes(make: Callable[[], nn.Module], size: int = 64) -> Build:
-    def labels(generator: torch.Generator) -> torch.Tensor:
-        return torch.randint(1, CLASSES, (BATCH,), generator=generator)
-
-    return _training(lambda: _Detection(make()), (3, size, size), labels)
+def _boxes(make: Callable[[], nn.Module]) -> Build:
+    return _training(make, _of_boxes, (3, 64, 64), _classes(1))  # class 0 is the background
 
 
-def _motion() -> Build:
-    def labels(generator: torch.Generator) -> torch.Tensor:
-        return torch.randn(BATCH, 2, 128, 128, generator=generator)
-
-    return _training(lambda: _Flow(models.optical_flow.raft_small()), (2, 3, 128, 128), labels)
+def _motion(make: Callable[[], nn.Module]) -> Build:
+    return _training(
+        make, _of_motion, (2, 3, 128, 128), lambda generator: torch.randn(BATCH, 2, 128, 128, generator=generator)
+    )
 
 
 C = {"num_classes": CLASSES}
@@ -124,7 +117,7 @@ MEMBERS: dict[str, Build] = {
     "r3d": _images(lambda: models.video.r3d_18(**C), 16, (4,)),
     "r2plus1d": _images(lambda: models.video.r2plus1d_18(**C), 16, (4,)),
     "swin3d": _images(lambda: models.video.SwinTransformer3d([2, 4, 4], 16, [2, 2], [2, 4], [2, 4, 4], **C), 32, (4,)),
-    "raft": _motion(),
+    "raft": _motion(models.optical_flow.raft_small),
     "retinanet": _boxes(lambda: models.detection.retinanet_resnet50_fpn(**NONE, **SMALL, **C)),
     "fcos": _boxes(lambda: models.detection.fcos_resnet50_fpn(**NONE, **SMALL, **C)),
     "ssdlite": _boxes(lambda: models.detection.ssdlite320_mobilenet_v3_large(**NONE, **C)),
