@@ -31,8 +31,8 @@ CERTAIN = (
 """The queries that find what rounding cannot produce: how far ops err, and a query for each kind of evidence."""
 
 BEYOND_ROUNDING = {
-    "added": "no_added", "shifts": "no_shifts", "near_shifts": "no_shifts", "passed_shifts": "no_shifts",
-    "laws": "no_shifts", "gradients": "no_gradients",
+    "added": "no_added", "laws": "no_shifts", "shifts": "no_shifts", "near_shifts": "no_shifts",
+    "passed_shifts": "no_shifts", "gradients": "no_gradients",
 }  # fmt: skip
 """The queries that find errors larger than rounding, each with the empty table that replaces it where nothing rounds
 differently: there the bits tell what differs, and measuring errors takes a quarter of the noise analysis."""

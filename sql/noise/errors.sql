@@ -17,7 +17,8 @@
 --   error, so by the largest magnitude of the input (N. J. Higham, Accuracy and Stability of Numerical Algorithms,
 --   §1.6: |x f'(x) / f(x)|). A logarithm makes an absolute error of it, so it magnifies by the inverse of a result below 1, and
 --   an error of its smallest element, which may be that of the largest, by the ratio of both; so does its gradient. Where it is
---   infinite at 0, its largest finite extreme tells.
+--   infinite at 0, its largest finite extreme tells. The logarithm of a factorial, whose slope is less than ln x where that is
+--   more than 1, has few digits near 1 and 2.
 --   A matrix product whose terms cancel magnifies by the norm that it would have if they did not,
 --   √K · rms(A) · rms(B), over the norm that it has (ibid., §3.5: |fl(C) − C| ≤ γₖ |A| |B|). Where the elements of A are
 --   nearly equal, as after a softmax, so are the rows of the product: they err together, and the norm and the mean show √rows
@@ -28,7 +29,7 @@
 --   product no further than if all of its terms were the largest ones (ibid.)
 WITH
     leaves AS (
-        SELECT l.*, o.api, o.module_key, o.op_kind, o.direction, o.is_leaf
+        SELECT l.*, o.api, o.module_key, o.call_key, o.op_kind, o.direction, o.is_leaf
         FROM noise_leaves AS l
         JOIN noise_ops AS o USING (number)
         WHERE l.is_paired
@@ -47,9 +48,16 @@ WITH
         WHERE is_input AND is_float AND is_leaf AND direction = 'backward'
         GROUP BY number
     ),
+    -- what the gradient of the other factor is multiplied by
+    multipliers AS (
+        SELECT call_key, regexp_extract(slot, '\d+') AS place, max(golden_norm / sqrt(n)) AS size
+        FROM leaves
+        WHERE is_input AND is_float AND direction = 'forward' AND is_multiplication(api)
+        GROUP BY call_key, place
+    ),
     -- A gradient of fewer elements is a sum over what comes in backwards, beside which little of it may be left. The gradient
     -- of a softmax or a normalisation is what comes in less its mean: of a softmax over one element nothing is left. A module
-    -- in which no op was recorded may be either, as one that gives a weight its norm.
+    -- in which no op was recorded may be either, as one that gives a weight its norm. Zeros of a factor leave little of one, too.
     put_out AS (
         SELECT
             leaves.* EXCLUDE (error, lower, upper, taken),
@@ -59,6 +67,8 @@ WITH
                     WHEN leaves.n < incoming.n THEN least(1, golden_norm / nullif(incoming.norm, 0))
                     WHEN regexp_matches(api, '(?i)softmax|normalize') OR is_normalisation(api) OR (op_kind = 'module' AND is_leaf)
                         THEN least(1, 100 * greatest(target_norm, golden_norm) / nullif(incoming.norm, 0))
+                    WHEN multipliers.size > 0
+                        THEN least(1, 100 * greatest(target_norm, golden_norm) / nullif(incoming.norm * multipliers.size, 0))
                 END,
                 1
             ) AS share,
@@ -69,6 +79,10 @@ WITH
         FROM leaves
         LEFT JOIN reached ON reached.module_key = leaves.module_key
         LEFT JOIN incoming ON incoming.number = leaves.number
+        LEFT JOIN multipliers
+            ON multipliers.call_key = leaves.call_key
+            AND multipliers.place <> regexp_extract(leaves.slot, '\d+')
+            AND leaves.direction = 'backward'
         WHERE role IN ('output', 'parameters_grad') AND is_float
     ),
     outputs AS (
@@ -105,6 +119,8 @@ WITH
                     THEN leaves.rounding
                 ELSE 0
             END AS unseen,
+            -- zeros and ones that were computed, as of a choice, may be as many elsewhere
+            is_reduction(leaves.api) AND leaves.is_float AND leaves.is_bounded AND NOT coalesce(m.is_source, true) AS is_moved,
             -- numbers beside a mask, put together by an op that was not recorded
             leaves.is_float
             AND leaves.is_masked
@@ -199,7 +215,7 @@ WITH
             max(if(is_float AND is_like, unseen * sqrt(n), 0)) AS unseen_by_norm,
             sqrt(
                 ordered_sum(
-                    (if(is_float, greatest(taken, unseen, if(share > 100, last_digit, 0)), NULL) * share) ** 2
+                    (if(is_float, greatest(taken, unseen, if(share > 100, last_digit, 0), if(is_moved, 1, 0)), NULL) * share) ** 2
                 )
             ) AS summed,
             bool_and(is_like AND NOT is_masked) AS is_summable,
@@ -269,6 +285,10 @@ WITH
                     o.direction = 'forward'
                     AND regexp_matches(api, '(?i)^(sin|cos|tan|exp|exp2|expm1|softmax)_?$')
                     THEN greatest(coalesce(inputs.magnitude, 1), 1)
+                WHEN o.direction = 'forward' AND regexp_matches(api, '(?i)^(lgamma|mvlgamma|digamma)_?$')
+                    THEN
+                        greatest(1, inputs.magnitude * ln(greatest(inputs.magnitude, exp(1))))
+                        / coalesce(least(1, nullif(outputs.norm / sqrt(outputs.n), 0)), 1)
                 WHEN o.direction = 'forward' AND regexp_matches(api, '(?i)^(log_softmax|logsumexp|logaddexp|log|log2|log10)_?$')
                     THEN
                         if(divides_gradients(api), coalesce(inputs.range, 1), greatest(coalesce(inputs.magnitude, 1), 1))

@@ -3,7 +3,7 @@
 -- parameters: the tables noise_ops, noise_suspects, noise_floors, noise_errors, noise_leaves, differences and paired
 -- is_rounding: ops round differently in the two runs; or they do not, but differences by row say little: the first suspect
 --   is paired by its name with another call, takes the output of another op, or takes a tensor that shows in the backward
---   pass only, in no value or type before, as one that is not trained; or one run has modules that the other has not; or both
+--   pass only, in no value or type before but for a few spacings, as one that is not trained; or one run has modules that the other has not; or both
 --   runs are of low precision, where a small error is a few spacings, and either an op stands out or none errs by more than
 --   the coarsest chip rounds there; or something rounds, and only the optimizer shows more. Then suspects decide what
 --   differs first.
@@ -29,7 +29,11 @@ WITH
                     s.evidence = 'argument'
                     AND s.phase = 'forward'
                     AND 'tensor' IN (p.target_kind, p.golden_kind)
-                    AND NOT EXISTS (FROM noise_leaves WHERE phase = 'forward' AND NOT is_input AND differs)
+                    AND NOT EXISTS (
+                        FROM noise_leaves
+                        JOIN differences USING (row)
+                        WHERE noise_leaves.phase = 'forward' AND NOT is_input AND difference = 'different'
+                    )
                     AND NOT EXISTS (FROM paired WHERE role = 'output' AND target_dtype <> golden_dtype)
                 )
             )

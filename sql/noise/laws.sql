@@ -15,6 +15,7 @@
 --   where one is only what rounding left.
 -- shift: how much further the target is from the law than golden. An op may give several results: the one that stands out
 --   furthest counts
+-- let_through: how far an error that came into a normalisation may move its norm, NULL for other ops
 -- unit: what rounding explains: independent errors of what is added and of the result, which move a mean of n elements by
 --   a √n-th of theirs; the precision of the statistics; how far golden's rounding takes it, as many times as the target rounds
 --   more. What is rounded to the nearest spacing errs by about a quarter of it
@@ -190,6 +191,7 @@ WITH
             number,
             row,
             shift,
+            NULL AS let_through,
             shift_unit(0, terms * greatest(floor, spacing / 4), n, 2 * greatest(1, floor / spacing) * golden_shift, 0, 0, precision) AS unit
         FROM laws
         CROSS JOIN (SELECT floor FROM noise_floors WHERE rounding = 'other') AS others
@@ -199,13 +201,14 @@ WITH
             number,
             row,
             shift,
+            let_through,
             shift_unit(uneven, greatest(floor, spacing / 4), coalesce(independent_n, 1), let_through, 0, 0, 2 * rounding)
         FROM sized
         CROSS JOIN (SELECT floor FROM noise_floors WHERE rounding = 'other') AS others
         WHERE abs(golden_shift) < 0.1 AND isfinite(shift)
     ),
     least_broken AS (
-        SELECT number, row, arg_min({'shift': shift, 'unit': unit}, abs(shift) / unit) AS law
+        SELECT number, row, arg_min({'shift': shift, 'let_through': let_through, 'unit': unit}, abs(shift) / unit) AS law
         FROM obeyed
         GROUP BY number, row
     ),
@@ -221,5 +224,6 @@ SELECT
     law.unit AS unit,
     abs(law.shift) / law.unit / 2 - 1 AS score,
     0 AS members,
-    true AS is_law
+    true AS is_law,
+    law.let_through AS let_through
 FROM furthest

@@ -145,7 +145,13 @@ WITH
                 ELSE abs(brought) + coalesce(kept.shift, 0)
             END AS uneven,
             greatest((made.golden_norm / made.magnitude) ** 2, 1) AS largest_ones,
-            least(made.n, incoming.n, largest_ones * (1 + 2 * ln(largest_ones)), channels) AS n,
+            -- where an attention averages many values, the rows of their gradient err together
+            if(
+                made.phase = 'backward' AND regexp_matches(api, '(?i)attention') AND regexp_extract(made.slot, '\d+') = '2',
+                least(1, (made.golden_norm / incoming.norm) ** 2),
+                1
+            ) AS apart,
+            greatest(1, apart * least(made.n, incoming.n, largest_ones * (1 + 2 * ln(largest_ones)), channels)) AS n,
             coalesce(multiplied.shift, 0) AS multiplied,
             CASE
                 WHEN made.phase = 'backward' THEN made.shift - brought - coalesce(multiplied.shift, 0)
@@ -291,7 +297,9 @@ WITH
                     WHEN has_kink(api) THEN magnified
                     WHEN is_one_product OR is_activation(api) OR regexp_matches(api, '(?i)^log_softmax$')
                         THEN least(magnified, left_over, if(members >= if(cancelled > 2, 5, 3), 3 * scatter, NULL))
-                    WHEN (is_product OR is_normalisation(api)) AND members >= 3 THEN least(magnified, 3 * coalesce(scatter, magnified))
+                    -- of a few elements the extremes are most of the norm, and move with it
+                    WHEN (is_product OR (is_normalisation(api) AND largest_ones >= 8)) AND members >= 3
+                        THEN least(magnified, 3 * coalesce(scatter, magnified))
                     ELSE magnified
                 END
             ) AS known_error

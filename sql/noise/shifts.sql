@@ -2,7 +2,7 @@
 -- grain: one normalisation or softmax, or one matrix product of a kind with at least five members, in 16 bits of any kind, in
 --   the forward pass. A normalisation may be a module in which no op was recorded; between two programs, of which one may
 --   compute it in one op and the other in several, any module of such a class in which no op normalises
--- parameters: the tables paired, noise_ops, noise_leaves, noise_errors, noise_floors and noise_repeat; the variables
+-- parameters: the tables paired, noise_ops, noise_leaves, noise_errors, noise_floors, noise_laws and noise_repeat; the variables
 --   is_first_step and cross_framework
 -- An error with the same sign in all elements moves a norm by its own size, independent errors by a √n-th of theirs. So
 --   a norm shows a kernel whose error is below the rounding of its elements. Inputs cut to fewer bits shift a product
@@ -16,8 +16,9 @@
 --   stands out further
 -- unit: the deviation from the usual that rounding explains: the spread of its kind, the effect of independent errors
 --   (the usual ones of its kind, what the op makes of those of its inputs, or its own, up to three times as much) on a norm, a tenth of the shift of the
---   inputs (a hundredth in a normalisation, more in a product whose terms cancel), what is left of golden's error beside a repeat, and the precision of the
---   statistics. An input of few elements brings few independent errors. After a step of the optimizer errors are not
+--   inputs (a hundredth in a normalisation and what it lets through, more in a product whose terms cancel), what is left of golden's error beside a repeat, and the precision of the
+--   statistics. An input of few elements brings few independent errors,
+--   and where an attention averages many values, its rows err together. After a step of the optimizer errors are not
 --   independent, so also a tenth of the input error, and half of that of the other factor, as of the queries and keys that
 --   one step has turned towards each other
 -- is_law: the shift is 0 whatever the input error
@@ -37,6 +38,7 @@ WITH
             NOT regexp_matches(o.api, '(?i)lstm|gru|rnn|multi_?head') AND NOT (l.is_input AND l.is_bounded) AS is_one_product,
             l.is_input,
             o.op_kind = 'module' AND l.is_input AND l.role = 'input' AS is_taken_by_module,
+            regexp_matches(o.api, '(?i)attention') AND NOT regexp_matches(o.api, '(?i)multi_?head') AS is_attention,
             l.is_input AND is_addend(o.api, l.slot) AS is_added,
             l.is_input AND NOT is_added AND NOT picks_rows(o.api, l.slot) AS is_factor,
             -- a batch norm may round the mean of a channel to 16 bits, and all elements of the channel err together
@@ -88,6 +90,11 @@ WITH
             max_by(scatter, golden_norm) FILTER (WHERE NOT is_input) AS scatter,
             max_by(n, error) FILTER (WHERE is_input AND error > 0) AS n_in,
             min(channels) FILTER (WHERE is_input AND n > 1) AS channels,
+            if(
+                bool_or(is_attention),
+                least(1, (max(golden_norm) FILTER (WHERE NOT is_input) / max(golden_norm) FILTER (WHERE is_factor)) ** 2),
+                1
+            ) AS apart,
             coalesce(list_extract(max(error, 2) FILTER (WHERE is_factor AND error > 0), 2), 0) AS second_error,
             -- zeros of one factor may hide most of what another consists of, and leave what errs
             if(
@@ -172,6 +179,7 @@ WITH
             condition,
             spacing,
             coalesce(replaced, 0) AS replaced,
+            laws.let_through AS let_past,
             CASE
                 WHEN is_softmax THEN floor
                 -- where the deviation is next to the epsilon, a normalisation gives some of what came in
@@ -186,6 +194,7 @@ WITH
         JOIN noise_errors ON noise_errors.number = ops.number
         JOIN noise_ops ON noise_ops.number = ops.number
         LEFT JOIN (SELECT golden_seq, replaced FROM noise_repeat) AS repeats USING (golden_seq)
+        LEFT JOIN (SELECT number, let_through FROM noise_laws) AS laws ON laws.number = ops.number
         CROSS JOIN (SELECT floor FROM noise_floors WHERE rounding = 'other') AS others
         WHERE ops.n >= if(is_softmax, 8, 64)
     ),
@@ -195,9 +204,10 @@ WITH
             shift_unit(
                 spread,
                 greatest(known_error, least(coalesce(scatter, 0), 3 * known_error)),
-                least(n, n_in, channels),
+                greatest(1, apart * least(n, n_in, channels)),
                 if(is_normalisation, greatest(0.01, coalesce(let_through, 0)), least(1, 0.1 * condition)) * brought,
-                if(getvariable('is_first_step'), 0, 0.1 * error_in + 0.5 * second_error)
+                coalesce(let_past, 0)
+                + if(getvariable('is_first_step'), 0, 0.1 * error_in + 0.5 * second_error)
                 + if(is_low_precision(spacing), 0, 0.25 * hidden_error),
                 replaced,
                 -- a program that computes a normalisation in steps rounds the deviation of all rows one way, if all were
@@ -208,7 +218,9 @@ WITH
                     rounding
                 )
             ) AS bound,
-            max(abs(shift - usual) / bound) OVER (
+            -- where others let a shift through, a normalisation that does not is none the less sound
+            if(is_normalisation, least(abs(shift - usual), abs(shift)), abs(shift - usual)) AS moved,
+            max(moved / bound) OVER (
                 PARTITION BY kind, is_whole ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING EXCLUDE CURRENT ROW
             ) AS largest
         FROM explained
@@ -218,7 +230,7 @@ SELECT
     shift,
     usual,
     bound * if(is_whole, calibration(largest, members - 1), 1) AS unit,
-    abs(shift - usual) / unit / 2 - 1 AS score,
+    moved / unit / 2 - 1 AS score,
     members - 1 AS members,
     is_softmax AS is_law
 FROM measured

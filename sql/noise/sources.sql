@@ -37,17 +37,20 @@ WITH
         CROSS JOIN matmul_floor
     ),
     integers AS (
-        SELECT coalesce(min(number), 2147483647) AS number, max(magnitude) AS magnitude
+        SELECT
+            min(number) AS made,
+            coalesce(min(number) FILTER (WHERE differs OR NOT is_like), 2147483647) AS number,
+            max(magnitude) FILTER (WHERE differs OR NOT is_like) AS magnitude
         FROM noise_leaves
-        WHERE NOT is_float AND role = 'output' AND op_is_leaf AND (differs OR NOT is_like)
+        WHERE NOT is_float AND role = 'output' AND op_is_leaf
     ),
     -- what golden took before the first integer differed comes from no decision that rounding flipped; nor does a number larger
-    -- than all that were decided
+    -- than all that were decided. Zeros and ones look alike, so those count that were taken before any decision
     given_integers AS (
         SELECT DISTINCT golden_key
-        FROM noise_leaves
+        FROM noise_leaves AS l
         CROSS JOIN integers
-        WHERE is_input AND NOT is_float AND noise_leaves.number <= integers.number AND golden_key IS NOT NULL
+        WHERE l.is_input AND NOT l.is_float AND l.number <= if(l.is_bounded, integers.made, integers.number) AND golden_key IS NOT NULL
     ),
     -- what is less than a rounding of the largest input of its op, as the running mean of a channel that is centred already:
     -- to a normalisation comes what a product has rounded
@@ -160,7 +163,7 @@ WITH
                     THEN getvariable('is_first_step') OR middle > parameter_errors.most
                 WHEN NOT is_float
                     THEN
-                        is_exact
+                        is_parameter
                         OR m.number <= integers.number
                         OR m.golden_key IN (FROM given_integers)
                         OR m.magnitude > integers.magnitude

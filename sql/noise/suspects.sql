@@ -49,7 +49,16 @@ WITH
             ) = 1
     ),
     shifts AS (
-        FROM (FROM noise_shifts UNION ALL FROM noise_near_shifts UNION ALL FROM noise_passed_shifts UNION ALL FROM noise_laws)
+        FROM (
+            FROM noise_shifts
+            UNION ALL
+            FROM noise_near_shifts
+            UNION ALL
+            FROM noise_passed_shifts
+            UNION ALL
+            SELECT number, shift, usual, unit, score, members, is_law
+            FROM noise_laws
+        )
         QUALIFY row_number() OVER (PARTITION BY number ORDER BY score DESC, members DESC, unit) = 1
     ),
     -- products of two programs of which no factor could be compared: what their norm tells may come from before

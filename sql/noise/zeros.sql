@@ -1,9 +1,9 @@
 -- zeros: ops that give no zero in golden, and some in the target.
 -- grain: one op and the leaf that shows it
--- parameters: the tables noise_ops and noise_leaves
+-- parameters: the tables paired, noise_ops, noise_leaves and noise_floors
 WITH
     -- A kernel that does not write all elements leaves zeros. Rounding makes one only where terms cancel to the last bit, about
-    -- once in 2²⁵ elements, but often where terms have few bits; ops of a kind that do so more often tell nothing. What only
+    -- once in 2²⁵ elements, but often where terms have few bits, and some thirty times as often where a product cuts its inputs; ops of a kind that do so more often tell nothing. What only
     -- picks elements makes none, but may pick another one of those that came in. Another implementation may leave out what a
     -- mask hides.
     zeros AS (
@@ -27,6 +27,9 @@ WITH
                 ) FILTER (WHERE is_input),
                 true
             ) AS are_given_alike,
+            coalesce(max(golden_zeros / n) FILTER (WHERE is_input), 0) AS share,
+            min(list_product(p.golden_shape[2:])) FILTER (WHERE is_input AND len(p.golden_shape) > 1) AS terms,
+            any_value(o.rounding) = 'matmul' AS is_product,
             coalesce(max(magnitude) FILTER (WHERE is_input), 0) AS magnitude,
             makes_zeros_from(any_value(o.api)) AS from_magnitude,
             NOT is_low_precision(max(spacing)) AS is_precise,
@@ -38,6 +41,7 @@ WITH
             OR coalesce(bool_and(smallest IS NOT NULL) FILTER (WHERE is_input), false) AS is_regular
         FROM noise_leaves AS l
         JOIN noise_ops AS o USING (number)
+        LEFT JOIN paired AS p USING (row)
         -- most dumps count none
         SEMI JOIN (SELECT number FROM noise_leaves WHERE NOT is_input AND target_zeros IS NOT NULL) AS counted
             ON counted.number = l.number
@@ -55,9 +59,13 @@ WITH
     )
 SELECT number, row
 FROM zeros
+CROSS JOIN (SELECT floor > 1e-4 AS are_cut FROM noise_floors WHERE rounding = 'matmul') AS products
 QUALIFY
     golden_made = 0
     AND made > if(only_picks OR sum(if(only_picks, 0, n)) OVER () < 2e6, 0, 3 + n / 1e6)
+    AND (NOT (is_product AND are_cut AND is_precise) OR made > 1 + n / 3e4)
+    -- all terms of an element may be zeros
+    AND coalesce(n * share ** terms, 0) < 1e-2
     AND are_given_alike
     AND is_regular
     AND magnitude < from_magnitude

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -96,7 +97,7 @@ def _defects(build: Build, chance: random.Random) -> Iterator[Defect]:
     key = next(key for key in training.batches[0] if key != "labels")
     yield defects.other_data("data", call(DATA), lambda batch: _other_input(batch, key))
     labels = defects.other_data(
-        "label", call(rf"{DATA}|cross_entropy|contiguous|masked_fill_|nll_loss"), _other_label, 1
+        "label", call(rf"{DATA}|cross_entropy|contiguous|masked_fill_|\w+_loss|kl_div|binary_cross_entropy\w*"), _other_label, 1
     )
     yield replace(labels, step=0 if training.accumulate > 1 else 1)
     if training.optimizer is torch.optim.SGD:
@@ -144,8 +145,9 @@ def _changing(build: Build, planted: Iterator[Defect]) -> Iterator[Defect]:
     usual = loss(None)
     for defect in planted:
         acts_later = defect.kind == "loop" or defect.name in ("frozen", "label")
-        if acts_later or loss(defect) != usual:
-            yield defect
+        with suppress(AttributeError, RuntimeError, TypeError):  # some modules cannot be replaced
+            if acts_later or loss(defect) != usual:
+                yield defect
 
 
 def _is_tied(training: Training, module: nn.Linear) -> bool:
@@ -225,7 +227,8 @@ def _other_input(batch: dict[str, Any], key: str) -> None:
 
 def _other_label(batch: dict[str, Any]) -> None:
     labels = batch["labels"] = batch["labels"].clone()
-    labels.view(-1)[1] = (labels.view(-1)[1] + 1) % int(labels.max() + 1)
+    one = labels.view(-1)[1]
+    labels.view(-1)[1] = one + 0.5 if labels.is_floating_point() else (one + 1) % max(2, int(labels.max() + 1))
 
 
 def _writing(make: type, config: Callable[[], Any]) -> Build:
