@@ -220,7 +220,8 @@ WITH
             ) AS summed,
             bool_and(is_like AND NOT is_masked) AS is_summable,
             bool_or(is_hidden) AS is_hidden,
-            max(if(is_float AND isfinite(magnitude), magnitude, NULL)) AS magnitude,
+            -- of what is worked on, not of a weight beside it
+            max_by(magnitude, (n, magnitude)) FILTER (WHERE is_float AND isfinite(magnitude)) AS magnitude,
             max(magnitude / smallest) AS range
         FROM weighed
         GROUP BY number
