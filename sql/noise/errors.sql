@@ -48,16 +48,32 @@ WITH
         WHERE is_input AND is_float AND is_leaf AND direction = 'backward'
         GROUP BY number
     ),
-    -- what the gradient of the other factor is multiplied by
-    multipliers AS (
-        SELECT call_key, regexp_extract(slot, '\d+') AS place, max(golden_norm / sqrt(n)) AS size
+    call_factors AS (
+        SELECT
+            call_key,
+            regexp_extract(slot, '\d+') AS place,
+            bool_or(is_multiplication(api) OR picks_rows(api, slot)) AS is_multiplied,
+            max(golden_norm / sqrt(n)) AS size
         FROM leaves
-        WHERE is_input AND is_float AND direction = 'forward' AND is_multiplication(api)
+        WHERE
+            is_input
+            AND is_float
+            AND direction = 'forward'
+            AND (is_multiplication(api) OR picks_rows(api, slot) OR (picks_rows(api, 'input.0') AND slot = 'input.2'))
         GROUP BY call_key, place
+    ),
+    -- what the gradient of a factor is multiplied by, or that of a query or a key of attention
+    multipliers AS (
+        SELECT own.call_key, own.place, product(other.size) AS size
+        FROM call_factors AS own
+        JOIN call_factors AS other ON other.call_key = own.call_key AND other.place <> own.place
+        WHERE own.is_multiplied
+        GROUP BY own.call_key, own.place
     ),
     -- A gradient of fewer elements is a sum over what comes in backwards, beside which little of it may be left. The gradient
     -- of a softmax or a normalisation is what comes in less its mean: of a softmax over one element nothing is left. A module
-    -- in which no op was recorded may be either, as one that gives a weight its norm. Zeros of a factor leave little of one, too.
+    -- in which no op was recorded may be either, as one that gives a weight its norm. Zeros of a factor leave little of one, too,
+    -- and so does attention to one element.
     put_out AS (
         SELECT
             leaves.* EXCLUDE (error, lower, upper, taken),
@@ -81,7 +97,7 @@ WITH
         LEFT JOIN incoming ON incoming.number = leaves.number
         LEFT JOIN multipliers
             ON multipliers.call_key = leaves.call_key
-            AND multipliers.place <> regexp_extract(leaves.slot, '\d+')
+            AND multipliers.place = regexp_extract(leaves.slot, '\d+')
             AND leaves.direction = 'backward'
         WHERE role IN ('output', 'parameters_grad') AND is_float
     ),

@@ -38,6 +38,9 @@ CHANGES = {
 DATA = r"embedding|__\w+__|view|reshape|where|pad|new_zeros|clone|cumsum|eq|ne|conv\dd|long|float|to"
 """Ops that take a batch before all others."""
 
+LABELS = r"cross_entropy|contiguous|masked_fill_|\w+_loss|kl_div|sign|binary_cross_entropy\w*"
+"""Ops that take labels first, beside those."""
+
 Build = Callable[[], Training]
 
 
@@ -58,7 +61,8 @@ def _defects(build: Build, chance: random.Random) -> Iterator[Defect]:
     linear = [
         path for path, module in modules.items() if isinstance(module, nn.Linear) and not _is_tied(training, module)
     ]
-    weighted = linear + [path for path, module in modules.items() if isinstance(module, nn.Conv1d | nn.Conv2d)]
+    convolutions = [path for path, module in modules.items() if isinstance(module, nn.Conv1d | nn.Conv2d)]
+    weighted = [path for path in linear + convolutions if modules[path].weight.requires_grad]
     square = [path for path in linear if len(set(modules[path].weight.shape)) == 1]
     biased = [path for path in weighted if modules[path].bias is not None]
     scales = [(path, key) for path, module in modules.items() for key in SCALES if _is_number(module, key)]
@@ -95,10 +99,9 @@ def _defects(build: Build, chance: random.Random) -> Iterator[Defect]:
         yield Defect("dropout", "argument", _dropping(path), _plus(path, "p", 0.05))
     yield defects.frozen("frozen", chance.choice(weighted), r"\w+")
     key = next(key for key in training.batches[0] if key != "labels")
-    yield defects.other_data("data", call(DATA), lambda batch: _other_input(batch, key))
-    labels = defects.other_data(
-        "label", call(rf"{DATA}|cross_entropy|contiguous|masked_fill_|\w+_loss|kl_div|binary_cross_entropy\w*"), _other_label, 1
-    )
+    taken_first = (*call(DATA), Cause(r"\.(linear|cat|cdist|bmm)\.0\.forward"))
+    yield defects.other_data("data", taken_first, lambda batch: _other_input(batch, key))
+    labels = defects.other_data("label", call(f"{DATA}|{LABELS}"), _other_label, 1)
     yield replace(labels, step=0 if training.accumulate > 1 else 1)
     if training.optimizer is torch.optim.SGD:
         yield defects.optimizer("decay", r"add", weight_decay=0.1)
