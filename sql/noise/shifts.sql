@@ -2,8 +2,8 @@
 -- grain: one normalisation or softmax, or one matrix product of a kind with at least five members, in 16 bits of any kind, in
 --   the forward pass. A normalisation may be a module in which no op was recorded; between two programs, of which one may
 --   compute it in one op and the other in several, any module of such a class in which no op normalises
--- parameters: the tables paired, noise_ops, noise_leaves, noise_errors, noise_floors, noise_laws and noise_repeat; the variables
---   is_first_step and cross_framework
+-- parameters: the tables paired, noise_ops, noise_leaves, noise_makers, noise_errors, noise_floors, noise_laws and noise_repeat;
+--   the variables is_first_step and cross_framework
 -- An error with the same sign in all elements moves a norm by its own size, independent errors by a √n-th of theirs. So
 --   a norm shows a kernel whose error is below the rounding of its elements. Inputs cut to fewer bits shift a product
 --   too, but equally in all ops of a kind.
@@ -18,7 +18,7 @@
 --   (the usual ones of its kind, what the op makes of those of its inputs, or its own, up to three times as much) on a norm, a tenth of the shift of the
 --   inputs (a hundredth in a normalisation and what it lets through, more in a product whose terms cancel), what is left of golden's error beside a repeat, and the precision of the
 --   statistics. An input of few elements brings few independent errors,
---   and where an attention averages many values, its rows err together. After a step of the optimizer errors are not
+--   and where an attention averages many values, its rows err together, also where they are taken. After a step of the optimizer errors are not
 --   independent, so also a tenth of the input error, and half of that of the other factor, as of the queries and keys that
 --   one step has turned towards each other
 -- is_law: the shift is 0 whatever the input error
@@ -113,6 +113,13 @@ WITH
         -- a module that takes more does more than its class says
         HAVING count(*) FILTER (WHERE NOT is_input) > 0 AND count(*) FILTER (WHERE is_taken_by_module) <= 1
     ),
+    -- what takes the rows of an attention that averages many values
+    averaged AS (
+        SELECT makers.number, min(ops.apart) AS apart
+        FROM (SELECT number, unnest(target_makers) AS maker FROM noise_makers WHERE phase = 'forward' AND is_leaf) AS makers
+        JOIN ops ON ops.number = makers.maker AND ops.apart < 1
+        GROUP BY makers.number
+    ),
     kinds AS (
         SELECT
             kind,
@@ -180,6 +187,7 @@ WITH
             spacing,
             coalesce(replaced, 0) AS replaced,
             laws.let_through AS let_past,
+            coalesce(averaged.apart, 1) AS apart_in,
             CASE
                 WHEN is_softmax THEN floor
                 -- where the deviation is next to the epsilon, a normalisation gives some of what came in
@@ -195,6 +203,7 @@ WITH
         JOIN noise_ops ON noise_ops.number = ops.number
         LEFT JOIN (SELECT golden_seq, replaced FROM noise_repeat) AS repeats USING (golden_seq)
         LEFT JOIN (SELECT number, let_through FROM noise_laws) AS laws ON laws.number = ops.number
+        LEFT JOIN averaged ON averaged.number = ops.number
         CROSS JOIN (SELECT floor FROM noise_floors WHERE rounding = 'other') AS others
         WHERE ops.n >= if(is_softmax, 8, 64)
     ),
@@ -204,7 +213,7 @@ WITH
             shift_unit(
                 spread,
                 greatest(known_error, least(coalesce(scatter, 0), 3 * known_error)),
-                greatest(1, apart * least(n, n_in, channels)),
+                greatest(1, apart * least(n, apart_in * n_in, channels)),
                 if(is_normalisation, greatest(0.01, coalesce(let_through, 0)), least(1, 0.1 * condition)) * brought,
                 coalesce(let_past, 0)
                 + if(getvariable('is_first_step'), 0, 0.1 * error_in + 0.5 * second_error)

@@ -148,7 +148,7 @@ def _changing(build: Build, planted: Iterator[Defect]) -> Iterator[Defect]:
     usual = loss(None)
     for defect in planted:
         acts_later = defect.kind == "loop" or defect.name in ("frozen", "label")
-        with suppress(AttributeError, RuntimeError, TypeError):  # some modules cannot be replaced
+        with suppress(AttributeError, RuntimeError, TypeError, ValueError):  # some modules cannot be replaced
             if acts_later or loss(defect) != usual:
                 yield defect
 
