@@ -1,6 +1,6 @@
 -- arguments: ops of which a value, dtype or shape of an input differs, or only that of an output; or whether it is trained.
 -- grain: one op and the leaf that shows it
--- parameters: the tables paired, differences, verdicts, noise_ops, noise_leaves and noise_errors
+-- parameters: the tables paired, differences, verdicts, noise_ops, noise_leaves, noise_makers and noise_errors
 WITH
     recorded AS (
         SELECT
@@ -38,6 +38,8 @@ WITH
             -- where inputs lie otherwise in memory, a function may end in another step, whose gradient has another shape
             NOT same_shape(p.target_shape, p.golden_shape, p.matched_by)
             AND NOT (o.phase = 'backward' AND list_product(p.target_shape) = list_product(p.golden_shape)) AS other_shape,
+            -- rows that an op took which was not recorded, as an index does
+            coalesce(m.is_source AND len(p.target_shape) > 1 AND p.target_shape[2:] = p.golden_shape[2:], false) AS are_rows,
             p.target_kind = p.golden_kind
             AND p.target_number IS NOT NULL
             AND p.golden_number IS NOT NULL
@@ -52,6 +54,7 @@ WITH
         FROM paired AS p
         JOIN differences AS d ON d.row = p.row
         JOIN noise_ops AS o ON o.target_seq = p.target_seq AND o.side = 'pair' AND p.golden_seq IS NOT NULL
+        LEFT JOIN noise_makers AS m ON m.row = p.row
         CROSS JOIN (SELECT bool_or(is_low_precision(spacing)) AS is_low FROM noise_errors) AS lowness
         JOIN verdicts AS v ON v.row = p.row AND v.verdict <> 'skipped'
         WHERE d.difference = 'different' AND p.role <> 'parameters_grad'
@@ -71,30 +74,33 @@ WITH
             min(row) FILTER (WHERE is_input AND is_tensor AND other_dtype) AS dtype_row,
             min(row) FILTER (WHERE NOT is_input AND is_tensor AND other_dtype) AS made_dtype_row,
             min(row) FILTER (WHERE is_input AND is_tensor AND other_shape) AS shape_row,
+            coalesce(bool_and(are_rows) FILTER (WHERE is_input AND is_tensor AND other_shape), false) AS are_rows,
             min(row) FILTER (WHERE NOT is_input AND is_tensor AND other_shape) AS made_shape_row
         FROM valued
         GROUP BY ALL
     ),
-    -- a shape that hangs on data differs: so do those behind it, as behind a choice that rounding flipped
+    -- a shape that hangs on data differs: so do those behind it, as behind a choice that rounding flipped. How many rows are taken
+    -- hangs on a choice, though its statistics may be the same
     flips AS (
-        SELECT min(place) AS place
+        SELECT min(place) FILTER (WHERE differs) AS place, min(place) AS choice
         FROM (
-            SELECT place
+            SELECT place, true AS differs
             FROM forms
             WHERE
                 made_shape_row IS NOT NULL
                 AND shape_row IS NULL
                 AND regexp_matches(api, '^(where|nonzero|argwhere|unique|unique_consecutive|masked_select)$')
             UNION ALL
-            SELECT o.place
+            SELECT o.place, l.differs
             FROM noise_leaves AS l
             JOIN noise_ops AS o USING (number)
+            LEFT JOIN noise_errors AS e USING (number)
             WHERE
                 o.is_leaf
                 AND l.role = 'output'
                 AND NOT l.is_float
-                AND l.differs
-                AND regexp_matches(o.api, '^(top_?k|arg_?(max|min|sort)|sort|multinomial)$')
+                AND (l.differs OR e.error_in > 0)
+                AND regexp_matches(o.api, '^(top_?k|(arg_?)?(max|min|sort)|multinomial|mode|median|kthvalue|bucketize|searchsorted)$')
         )
     ),
     first_forms AS (
@@ -109,7 +115,7 @@ WITH
             coalesce(
                 value_row,
                 if(forms.place <= coalesce(dtype_place, 'inf'), dtype_row, NULL),
-                if(forms.place <= coalesce(shape_place, 'inf') AND forms.place < coalesce(flips.place, 'inf'), shape_row, NULL),
+                if(forms.place <= coalesce(shape_place, 'inf') AND forms.place < coalesce(if(are_rows, choice, flips.place), 'inf'), shape_row, NULL),
                 made_value_row,
                 if(forms.place < coalesce(flips.place, 'inf'), count_row, NULL),
                 if(dtype_row IS NULL, made_dtype_row, NULL),

@@ -10,6 +10,7 @@
 --   of their statistics, unless those are equal to the last bit. If less than a hundredth of the terms is left, what was computed errs by half a spacing
 --   all the same, which no statistic shows. So does the gradient of a function of each element that is flat where what comes
 --   in is large: what is left errs by what came in times the largest slope (flattened, of which usual functions have 3).
+-- relocated: how far the gradient that came in errs if noise picked another element as the largest in a maximum before
 -- magnitude: the largest magnitude of its largest output
 -- error_out, lower_out, extreme_out: the largest error of its float outputs, the largest lower error, and the furthest that one
 --   of their extremes moves
@@ -322,6 +323,7 @@ WITH
             if(divides_gradients(o.api), inputs.range, NULL) AS range,
             outputs.magnitude / nullif(inputs.magnitude, 0) AS grown,
             outputs.magnitude AS made,
+            outputs.norm AS norm_out,
             -- how many times larger what came in backwards was
             incoming_norm / coalesce(nullif(outputs.norm, 0), nullif(larger_norm, 0)) AS shrunk,
             coalesce(
@@ -419,16 +421,47 @@ WITH
         WHERE made.own_error_in * coalesce(divided.condition, 1) > 10 * carried.upper
         GROUP BY carried.number
     ),
+    handed_on AS (
+        SELECT number, unnest(target_makers) AS maker
+        FROM noise_makers
+        WHERE phase = 'backward' AND is_leaf AND is_float
+    ),
     -- a gradient that an activation passes on errs as it did before it, though its statistics may agree by chance
     passed AS (
-        SELECT makers.number, max(made.own_error_in) AS error
-        FROM (
-            SELECT number, unnest(target_makers) AS maker
-            FROM noise_makers
-            WHERE phase = 'backward' AND is_leaf AND is_float
-        ) AS makers
-        JOIN known AS made ON made.number = makers.maker AND made.direction = 'backward' AND is_passed_on AND own_error_in < 1
-        GROUP BY makers.number
+        SELECT handed_on.number, max(made.own_error_in) AS error
+        FROM handed_on
+        JOIN known AS made
+            ON made.number = handed_on.maker AND made.direction = 'backward' AND is_passed_on AND own_error_in < 1
+        GROUP BY handed_on.number
+    ),
+    -- Of two elements that are nearly equal, as those of equal tokens are, noise picks the other one as the largest. Its gradient
+    -- goes elsewhere, which no statistic of it shows, nor of what passes it on
+    picked AS (
+        SELECT handed_on.number, sqrt(2) * made.made / made.norm_out AS error
+        FROM handed_on
+        JOIN known AS made ON made.number = handed_on.maker AND made.direction = 'backward' AND made.norm_out > 0
+        JOIN saved ON saved.call_key = made.call_key AND saved.error > 0
+        WHERE regexp_matches(made.api, '(?i)max_?pool|^a?(max|min)$')
+    ),
+    passers AS (
+        SELECT number FROM known WHERE direction = 'backward' AND (is_passed_on OR is_normalisation)
+    ),
+    behind_one AS (
+        SELECT handed_on.number, error
+        FROM picked
+        SEMI JOIN passers ON passers.number = picked.number
+        JOIN handed_on ON handed_on.maker = picked.number
+    ),
+    behind_two AS (
+        SELECT handed_on.number, error
+        FROM behind_one
+        SEMI JOIN passers ON passers.number = behind_one.number
+        JOIN handed_on ON handed_on.maker = behind_one.number
+    ),
+    relocated AS (
+        SELECT number, max(error) AS error
+        FROM (FROM picked UNION ALL FROM behind_one UNION ALL FROM behind_two)
+        GROUP BY number
     ),
     -- each op beside what its forward call took and made
     returned AS (
@@ -448,9 +481,11 @@ SELECT
         if(known.direction = 'backward', flattened * greatest(own_error_in, if(flattened > 100, spacing / 2, 0)), NULL),
         hidden.error,
         passed.error,
+        relocated.error,
         if(phase = 'backward', saved_error, NULL),
         if(known.direction = 'parameters_grad', reached.error, NULL)
     ) AS error_in,
+    coalesce(relocated.error, 0) AS relocated,
     error_out,
     lower_out,
     upper_out,
@@ -468,6 +503,7 @@ SELECT
 FROM returned AS known
 LEFT JOIN hidden ON hidden.number = known.number
 LEFT JOIN passed ON passed.number = known.number
+LEFT JOIN relocated ON relocated.number = known.number
 LEFT JOIN divided ON divided.call_key = known.call_key
 LEFT JOIN reached ON reached.module_key = known.module_key
 WHERE error_out IS NOT NULL

@@ -10,7 +10,7 @@
 -- usual: the median shift of its kind and slot, from five members on; else 0. Inputs cut to fewer bits make every product
 --   smaller, so fewer products are held against those of the forward pass; in 16 bits nothing is cut
 -- unit: as in noise/shifts: the spread of its kind; the effect of independent errors on a norm; a tenth of the shifts that
---   came in, forwards and backwards; after a step of the optimizer a tenth of the input error; what is left of golden's
+--   came in, forwards and backwards; a gradient that went to another element; after a step of the optimizer a tenth of the input error; what is left of golden's
 --   error beside a repeat; the precision of the statistics
 -- The input error bounds the independent errors; that of a normalisation counts by what small deviations make of it. What
 --   a factor leaves of the statistics shows them, if the op neither has a kink, at which elements appear as a whole, nor takes
@@ -288,6 +288,7 @@ WITH
             coalesce(kin.usual, kinds.usual) AS usual,
             coalesce(kin.spread, kinds.spread) AS spread,
             error_in,
+            relocated,
             coalesce(replaced, 0) AS replaced,
             if(is_normalisation(api) OR divides_gradients(api), condition, 1) * error_in AS magnified,
             greatest(
@@ -305,7 +306,7 @@ WITH
             ) AS known_error
         FROM passed
         JOIN kinds USING (kind, slot)
-        JOIN (SELECT number, error_in, spacing, condition FROM noise_errors) AS e USING (number)
+        JOIN (SELECT number, error_in, spacing, condition, relocated FROM noise_errors) AS e USING (number)
         LEFT JOIN (SELECT golden_seq, replaced FROM noise_repeat) AS repeats USING (golden_seq)
         CROSS JOIN (SELECT floor FROM noise_floors WHERE rounding = 'other') AS others
         LEFT JOIN kin ON NOT is_population AND is_one_product AND NOT is_low_precision(spacing)
@@ -329,6 +330,7 @@ WITH
                 n,
                 0.1 * (cancelled * uneven + abs(multiplied)),
                 if(getvariable('is_first_step'), 0, 0.1) * error_in
+                + relocated
                 -- an element that noise moves over the kink appears or vanishes
                 + if(has_kink(api) AND phase = 'backward' AND error_in > 0, 0.125 / largest_ones, 0),
                 replaced,
