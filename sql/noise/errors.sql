@@ -23,7 +23,8 @@
 --   A matrix product whose terms cancel magnifies by the norm that it would have if they did not,
 --   √K · rms(A) · rms(B), over the norm that it has (ibid., §3.5: |fl(C) − C| ≤ γₖ |A| |B|). Where the elements of A are
 --   nearly equal, as after a softmax, so are the rows of the product: they err together, and the norm and the mean show √rows
---   of that. A gradient of a softmax is p (g − Σ p g), of which little may be left beside p g. A normalisation divides by the
+--   of that. Attention takes a softmax of scores, which sees their error as an absolute one: it counts by a quarter of their
+--   size, forwards and backwards. A gradient of a softmax is p (g − Σ p g), of which little may be left beside p g. A normalisation divides by the
 --   deviation of each channel or row. What its backward op makes of the largest element tells the smallest of them: an error of
 --   what was normalised counts by that backwards, and where the result is taken
 -- extreme_condition: how many times the rounding of its elements an extreme may move: by a few deviations, and in a matrix
@@ -268,6 +269,14 @@ WITH
         GROUP BY number
         HAVING count(*) = 2
     ),
+    -- how large the scores of an attention are: a softmax of large ones picks one element, and has few digits
+    scores AS (
+        SELECT number, product(golden_norm / sqrt(n)) * sqrt(max(width)) AS size
+        FROM leaves
+        WHERE is_input AND is_float AND direction = 'forward' AND picks_rows(api, slot)
+        GROUP BY number
+        HAVING count(*) = 2
+    ),
     -- apart, since a window sorts all columns that it passes on
     earlier AS (
         SELECT
@@ -316,7 +325,7 @@ WITH
                         greatest(sqrt(factors.terms) * factors.size / (outputs.norm / sqrt(outputs.n)), 1)
                         * sqrt(1 + factors.evenness * (factors.rows_together - 1))
                 ELSE 1
-            END AS condition,
+            END * greatest(1, coalesce(scores.size, 0) / 4) AS condition,
             factors.terms,
             factors.largest_term,
             inputs.magnitude,
@@ -347,6 +356,7 @@ WITH
         LEFT JOIN inputs USING (number)
         LEFT JOIN traced USING (number)
         LEFT JOIN factors USING (number)
+        LEFT JOIN scores USING (number)
         LEFT JOIN (SELECT number, norm AS incoming_norm FROM incoming) AS incoming USING (number)
         LEFT JOIN recorded ON recorded.target_seq = o.target_seq
         LEFT JOIN unseen ON unseen.target_seq = o.target_seq
@@ -365,6 +375,7 @@ WITH
         SELECT
             call_key,
             max(greatest(own_error_in, taken_out)) AS error,
+            max(if(picks_rows(api, 'input.0'), condition, NULL)) AS condition,
             max(magnitude) AS magnitude,
             max(range) AS range,
             max(made) AS made
@@ -470,6 +481,7 @@ WITH
             saved.error AS saved_error,
             saved.range AS saved_range,
             saved.made AS saved_made,
+            saved.condition AS saved_condition,
             shrunk * steepest(known.api, saved.made) / 3 AS flattened
         FROM known
         LEFT JOIN saved USING (call_key)
@@ -495,7 +507,7 @@ SELECT
     CASE
         WHEN known.direction = 'backward' AND regexp_matches(known.api, '(?i)^softmax$')
             THEN greatest(known.condition, coalesce(saved_made * shrunk, 1))
-        WHEN known.direction = 'backward' THEN coalesce(divided.condition, saved_range, known.condition)
+        WHEN known.direction = 'backward' THEN coalesce(divided.condition, saved_range, saved_condition, known.condition)
         ELSE known.condition
     END AS condition,
     extreme_condition,
