@@ -79,8 +79,8 @@ WITH
         FROM valued
         GROUP BY ALL
     ),
-    -- a shape that hangs on data differs: so do those behind it, as behind a choice that rounding flipped. How many rows are taken
-    -- hangs on a choice, though its statistics may be the same
+    -- a shape that hangs on data differs: so do those behind it, as behind a choice that rounding flipped. How many rows are
+    -- taken hangs on a choice, though its statistics may be the same
     flips AS (
         SELECT min(place) FILTER (WHERE differs) AS place, min(place) AS choice
         FROM (

@@ -7,26 +7,26 @@
 --   parameter may differ in few elements only, which its statistics show from √n roundings on. Behind a normalisation that
 --   hides it, a tenth of what went in there; behind the backward op of an activation, what went in there.
 --   Inputs of a sum, which may cancel, of a function with steps, and of an op that only picks elements err by the precision
---   of their statistics, unless those are equal to the last bit. If less than a hundredth of the terms is left, what was computed errs by half a spacing
---   all the same, which no statistic shows. So does the gradient of a function of each element that is flat where what comes
---   in is large: what is left errs by what came in times the largest slope (flattened, of which usual functions have 3).
--- relocated: how far the gradient that came in errs if noise picked another element as the largest in a maximum before
+--   of their statistics, unless those are equal to the last bit. If less than a hundredth of the terms is left, what was
+--   computed errs by half a spacing all the same, which no statistic shows. So does the gradient of a function of each
+--   element that is flat where what comes in is large: what is left errs by what came in times the largest slope (flattened,
+--   of which usual functions have 3).
+-- relocated: how far a gradient errs if noise picked another element as the largest in a maximum, here or before
 -- magnitude: the largest magnitude of its largest output
 -- error_out, lower_out, extreme_out: the largest error of its float outputs, the largest lower error, and the furthest that one
 --   of their extremes moves
--- condition: how much the op magnifies a relative error of its input: exponentials and waves see it as an absolute
---   error, so by the largest magnitude of the input (N. J. Higham, Accuracy and Stability of Numerical Algorithms,
---   §1.6: |x f'(x) / f(x)|). A logarithm makes an absolute error of it, so it magnifies by the inverse of a result below 1, and
---   an error of its smallest element, which may be that of the largest, by the ratio of both; so does its gradient. Where it is
---   infinite at 0, its largest finite extreme tells. The logarithm of a factorial, whose slope is less than ln x where that is
---   more than 1, has few digits near 1 and 2.
---   A matrix product whose terms cancel magnifies by the norm that it would have if they did not,
---   √K · rms(A) · rms(B), over the norm that it has (ibid., §3.5: |fl(C) − C| ≤ γₖ |A| |B|). Where the elements of A are
---   nearly equal, as after a softmax, so are the rows of the product: they err together, and the norm and the mean show √rows
---   of that. Attention takes a softmax of scores, which sees their error as an absolute one: it counts by a quarter of their
---   size, forwards and backwards. A gradient of a softmax is p (g − Σ p g), of which little may be left beside p g. A normalisation divides by the
---   deviation of each channel or row. What its backward op makes of the largest element tells the smallest of them: an error of
---   what was normalised counts by that backwards, and where the result is taken
+-- condition: how much the op magnifies a relative error of its input: exponentials and waves see it as an absolute error, so
+--   by the largest magnitude of the input (N. J. Higham, Accuracy and Stability of Numerical Algorithms, §1.6: |x f'(x) /
+--   f(x)|). A logarithm makes an absolute error of it, so it magnifies by the inverse of a result below 1, and an error of
+--   its smallest element, which may be that of the largest, by the ratio of both; so does its gradient. Where it is infinite
+--   at 0, its largest finite extreme tells. The logarithm of a factorial, whose slope is less than ln x where that is more
+--   than 1, has few digits near 1 and 2. A matrix product whose terms cancel magnifies by the norm that it would have if they
+--   did not, √K · rms(A) · rms(B), over the norm that it has (ibid., §3.5: |fl(C) − C| ≤ γₖ |A| |B|). Where the elements of A
+--   are nearly equal, as after a softmax, so are the rows of the product: they err together, and the norm and the mean show
+--   √rows of that. Attention takes a softmax of scores, which sees their error as an absolute one: it counts by a quarter of
+--   their size, forwards and backwards. A gradient of a softmax is p (g − Σ p g), of which little may be left beside p g. A
+--   normalisation divides by the deviation of each channel or row. What its backward op makes of the largest element tells
+--   the smallest of them: an error of what was normalised counts by that backwards, and where the result is taken
 -- extreme_condition: how many times the rounding of its elements an extreme may move: by a few deviations, and in a matrix
 --   product no further than if all of its terms were the largest ones (ibid.)
 WITH
@@ -74,8 +74,8 @@ WITH
     ),
     -- A gradient of fewer elements is a sum over what comes in backwards, beside which little of it may be left. The gradient
     -- of a softmax or a normalisation is what comes in less its mean: of a softmax over one element nothing is left. A module
-    -- in which no op was recorded may be either, as one that gives a weight its norm. Zeros of a factor leave little of one, too,
-    -- and so does attention to one element.
+    -- in which no op was recorded may be either, as one that gives a weight its norm. Zeros of a factor leave little of one,
+    -- too, and so does attention to one element.
     put_out AS (
         SELECT
             leaves.* EXCLUDE (error, lower, upper, taken),
@@ -445,33 +445,37 @@ WITH
             ON made.number = handed_on.maker AND made.direction = 'backward' AND is_passed_on AND own_error_in < 1
         GROUP BY handed_on.number
     ),
-    -- Of two elements that are nearly equal, as those of equal tokens are, noise picks the other one as the largest. Its gradient
-    -- goes elsewhere, which no statistic of it shows, nor of what passes it on
+    -- Of two elements that are nearly equal, as those of equal tokens are, noise picks the other one as the largest. Its
+    -- gradient goes elsewhere, which no statistic of it shows, nor of what passes it on
     picked AS (
-        SELECT handed_on.number, sqrt(2) * made.made / made.norm_out AS error
-        FROM handed_on
-        JOIN known AS made ON made.number = handed_on.maker AND made.direction = 'backward' AND made.norm_out > 0
-        JOIN saved ON saved.call_key = made.call_key AND saved.error > 0
-        WHERE regexp_matches(made.api, '(?i)max_?pool|^a?(max|min)$')
+        SELECT known.number, sqrt(2) * known.made / norm_out AS error
+        FROM known
+        JOIN saved ON saved.call_key = known.call_key AND saved.error > 0
+        WHERE direction = 'backward' AND norm_out > 0 AND regexp_matches(api, '(?i)max_?pool|^a?(max|min)$')
     ),
     passers AS (
         SELECT number FROM known WHERE direction = 'backward' AND (is_passed_on OR is_normalisation)
     ),
-    behind_one AS (
+    taken_once AS (
         SELECT handed_on.number, error
         FROM picked
-        SEMI JOIN passers ON passers.number = picked.number
         JOIN handed_on ON handed_on.maker = picked.number
     ),
-    behind_two AS (
+    taken_twice AS (
         SELECT handed_on.number, error
-        FROM behind_one
-        SEMI JOIN passers ON passers.number = behind_one.number
-        JOIN handed_on ON handed_on.maker = behind_one.number
+        FROM taken_once
+        SEMI JOIN passers ON passers.number = taken_once.number
+        JOIN handed_on ON handed_on.maker = taken_once.number
+    ),
+    taken_thrice AS (
+        SELECT handed_on.number, error
+        FROM taken_twice
+        SEMI JOIN passers ON passers.number = taken_twice.number
+        JOIN handed_on ON handed_on.maker = taken_twice.number
     ),
     relocated AS (
         SELECT number, max(error) AS error
-        FROM (FROM picked UNION ALL FROM behind_one UNION ALL FROM behind_two)
+        FROM (FROM picked UNION ALL FROM taken_once UNION ALL FROM taken_twice UNION ALL FROM taken_thrice)
         GROUP BY number
     ),
     -- each op beside what its forward call took and made

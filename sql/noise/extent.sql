@@ -1,12 +1,12 @@
 -- extent: how far the noise of this comparison reaches.
 -- grain: one row
 -- parameters: the tables noise_ops, noise_suspects, noise_floors, noise_errors, noise_leaves, differences and paired
--- is_rounding: ops round differently in the two runs; or they do not, but differences by row say little: the first suspect
---   is paired by its name with another call, takes the output of another op, or takes a tensor that shows in the backward
---   pass only, in no value or type before but for a few spacings, as one that is not trained; or one run has modules that the other has not; or both
---   runs are of low precision, where a small error is a few spacings, and either an op stands out or none errs by more than
---   the coarsest chip rounds there; or something rounds, and only the optimizer shows more. Then suspects decide what
---   differs first.
+-- is_rounding: ops round differently in the two runs; or they do not, but differences by row say little: the first suspect is
+--   paired by its name with another call, takes the output of another op, or takes a tensor that shows in the backward pass
+--   only, in no value or type before but for a few spacings, as one that is not trained; or one run has modules that the
+--   other has not; or both runs are of low precision, where a small error is a few spacings, and either an op stands out or
+--   none errs by more than the coarsest chip rounds there; or something rounds, and only the optimizer shows more. Then
+--   suspects decide what differs first.
 -- ends: the place of the first op that stands out, infinite if none does
 -- error: three times the error that ops add; if nothing rounds differently, or digests alone cannot tell, no difference
 --   is noise because of it

@@ -10,8 +10,8 @@
 -- usual: the median shift of its kind and slot, from five members on; else 0. Inputs cut to fewer bits make every product
 --   smaller, so fewer products are held against those of the forward pass; in 16 bits nothing is cut
 -- unit: as in noise/shifts: the spread of its kind; the effect of independent errors on a norm; a tenth of the shifts that
---   came in, forwards and backwards; a gradient that went to another element; after a step of the optimizer a tenth of the input error; what is left of golden's
---   error beside a repeat; the precision of the statistics
+--   came in, forwards and backwards; a gradient that went to another element; after a step of the optimizer a tenth of the
+--   input error; what is left of golden's error beside a repeat; the precision of the statistics
 -- The input error bounds the independent errors; that of a normalisation counts by what small deviations make of it. What
 --   a factor leaves of the statistics shows them, if the op neither has a kink, at which elements appear as a whole, nor takes
 --   a mean away, as a softmax does: in a product or an activation what it leaves of all that was taken and given, half as much

@@ -2,8 +2,8 @@
 -- grain: one normalisation or softmax, or one matrix product of a kind with at least five members, in 16 bits of any kind, in
 --   the forward pass. A normalisation may be a module in which no op was recorded; between two programs, of which one may
 --   compute it in one op and the other in several, any module of such a class in which no op normalises
--- parameters: the tables paired, noise_ops, noise_leaves, noise_makers, noise_errors, noise_floors, noise_laws and noise_repeat;
---   the variables is_first_step and cross_framework
+-- parameters: the tables paired, noise_ops, noise_leaves, noise_makers, noise_errors, noise_floors, noise_laws and
+--   noise_repeat; the variables is_first_step and cross_framework
 -- An error with the same sign in all elements moves a norm by its own size, independent errors by a √n-th of theirs. So
 --   a norm shows a kernel whose error is below the rounding of its elements. Inputs cut to fewer bits shift a product
 --   too, but equally in all ops of a kind.
@@ -14,13 +14,13 @@
 --   products in 16 bits, where nothing is cut. Behind a defect all ops of the kind may
 --   shift, so the ops of the kind that came before tell, too, once there are five; of the two views the one in which the op
 --   stands out further
--- unit: the deviation from the usual that rounding explains: the spread of its kind, the effect of independent errors
---   (the usual ones of its kind, what the op makes of those of its inputs, or its own, up to three times as much) on a norm, a tenth of the shift of the
---   inputs (a hundredth in a normalisation and what it lets through, more in a product whose terms cancel), what is left of golden's error beside a repeat, and the precision of the
---   statistics. An input of few elements brings few independent errors,
---   and where an attention averages many values, its rows err together, also where they are taken. After a step of the optimizer errors are not
---   independent, so also a tenth of the input error, and half of that of the other factor, as of the queries and keys that
---   one step has turned towards each other
+-- unit: the deviation from the usual that rounding explains: the spread of its kind, the effect of independent errors (the
+--   usual ones of its kind, what the op makes of those of its inputs, or its own, up to three times as much) on a norm, a
+--   tenth of the shift of the inputs (a hundredth in a normalisation and what it lets through, more in a product whose terms
+--   cancel), what is left of golden's error beside a repeat, and the precision of the statistics. An input of few elements
+--   brings few independent errors, and where an attention averages many values, its rows err together, also where they are
+--   taken. After a step of the optimizer errors are not independent, so also a tenth of the input error, and half of that of
+--   the other factor, as of the queries and keys that one step has turned towards each other
 -- is_law: the shift is 0 whatever the input error
 -- score: the deviation in double units, less one
 WITH

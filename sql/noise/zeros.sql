@@ -2,10 +2,10 @@
 -- grain: one op and the leaf that shows it
 -- parameters: the tables paired, noise_ops, noise_leaves and noise_floors
 WITH
-    -- A kernel that does not write all elements leaves zeros. Rounding makes one only where terms cancel to the last bit, about
-    -- once in 2²⁵ elements, but often where terms have few bits, and some thirty times as often where a product cuts its inputs; ops of a kind that do so more often tell nothing. What only
-    -- picks elements makes none, but may pick another one of those that came in. Another implementation may leave out what a
-    -- mask hides.
+    -- A kernel that does not write all elements leaves zeros. Rounding makes one only where terms cancel to the last bit,
+    -- about once in 2²⁵ elements, but often where terms have few bits, and some thirty times as often where a product cuts
+    -- its inputs; ops of a kind that do so more often tell nothing. What only picks elements makes none, but may pick another
+    -- one of those that came in. Another implementation may leave out what a mask hides.
     zeros AS (
         SELECT
             o.number,
