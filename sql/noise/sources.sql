@@ -7,10 +7,15 @@ WITH
     matmul_floor AS (
         SELECT floor FROM noise_floors WHERE rounding = 'matmul'
     ),
+    -- where parameters are known, what else is trained was computed by an op that was not recorded
     parameters_taken AS (
         SELECT upper, n, spacing
         FROM noise_makers
-        WHERE is_source AND (is_parameter OR is_trained) AND is_float AND phase = 'forward'
+        WHERE
+            is_source
+            AND is_float
+            AND phase = 'forward'
+            AND (is_parameter OR (is_trained AND NOT EXISTS (FROM noise_makers WHERE is_parameter)))
     ),
     gradients_made AS (
         SELECT coalesce(median(error_out), 0) AS error
