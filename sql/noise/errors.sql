@@ -86,7 +86,14 @@ WITH
                     WHEN regexp_matches(api, '(?i)softmax|normalize') OR is_normalisation(api) OR (op_kind = 'module' AND is_leaf)
                         THEN least(1, 100 * greatest(target_norm, golden_norm) / nullif(incoming.norm, 0))
                     WHEN multipliers.size > 0
-                        THEN least(1, 100 * greatest(target_norm, golden_norm) / nullif(incoming.norm * multipliers.size, 0))
+                        THEN
+                            least(
+                                1,
+                                -- where one run has next to nothing, the other has what it rounded
+                                if(least(target_norm, golden_norm) < 1e-4 * incoming.norm * multipliers.size, 1, 100)
+                                * greatest(target_norm, golden_norm)
+                                / nullif(incoming.norm * multipliers.size, 0)
+                            )
                 END,
                 1
             ) AS share,
