@@ -3,8 +3,9 @@
 --   norm and mean.
 CREATE OR REPLACE MACRO is_mask(x, other) AS
 coalesce(
-    isfinite(x)
-    AND (abs(x) >= 1e30 OR (abs(x) >= 5000 AND abs(x) >= 100 * abs(other)))
-    AND (x < 0 OR other < 0 OR is_written(x)),
+    CASE
+        WHEN isfinite(x) AND (abs(x) >= 1e30 OR (abs(x) >= 5000 AND abs(x) >= 100 * abs(other)))
+            THEN x < 0 OR other < 0 OR is_written(x)
+    END,
     false
 )

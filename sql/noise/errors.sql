@@ -52,17 +52,20 @@ WITH
     ),
     call_factors AS (
         SELECT
+            number,
             call_key,
             regexp_extract(slot, '\d+') AS place,
-            bool_or(is_multiplication(api) OR picks_rows(api, slot)) AS is_multiplied,
-            max(golden_norm / sqrt(n)) AS size
+            max(golden_norm / sqrt(n)) AS size,
+            max(width) AS width,
+            bool_or(multiplies OR place <> '2') AS is_multiplied,
+            bool_or(NOT multiplies AND place <> '2') AS is_compared
         FROM leaves
-        WHERE
-            is_input
-            AND is_float
-            AND direction = 'forward'
-            AND (is_multiplication(api) OR picks_rows(api, slot) OR (picks_rows(api, 'input.0') AND slot = 'input.2'))
-        GROUP BY call_key, place
+        JOIN (
+            SELECT api, is_multiplication(api) AS multiplies, picks_rows(api, 'input.0') AS attends
+            FROM (SELECT DISTINCT api FROM noise_ops)
+        ) AS apis USING (api)
+        WHERE is_input AND is_float AND direction = 'forward' AND (multiplies OR (attends AND slot IN ('input.0', 'input.1', 'input.2')))
+        GROUP BY number, call_key, place
     ),
     -- what the gradient of a factor is multiplied by, or that of a query or a key of attention
     multipliers AS (
@@ -278,9 +281,9 @@ WITH
     ),
     -- how large the scores of an attention are: a softmax of large ones picks one element, and has few digits
     scores AS (
-        SELECT number, product(golden_norm / sqrt(n)) * sqrt(max(width)) AS size
-        FROM leaves
-        WHERE is_input AND is_float AND direction = 'forward' AND picks_rows(api, slot)
+        SELECT number, product(size) * sqrt(max(width)) AS size
+        FROM call_factors
+        WHERE is_compared
         GROUP BY number
         HAVING count(*) = 2
     ),
