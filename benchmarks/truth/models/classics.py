@@ -418,54 +418,49 @@ class Blocks(nn.Module):
         return functional.cross_entropy(self.head(hidden + routed).flatten(0, 1), labels[:, 1:].flatten())
 
 
-Labels = Callable[[torch.Generator], torch.Tensor]
+Draw = Callable[[torch.Generator], torch.Tensor]
+"""Makes the inputs or the labels of a batch."""
 
 
-def _training(make: Callable[[], nn.Module], shape: tuple[int, ...], labels: Labels) -> Build:
+def _training(make: Callable[[], nn.Module], inputs: Draw, labels: Draw) -> Build:
     generator = torch.Generator().manual_seed(3)
-    batches = [{"inputs": torch.randn(*shape, generator=generator), "labels": labels(generator)} for _ in range(2)]
+    batches = [{"inputs": inputs(generator), "labels": labels(generator)} for _ in range(2)]
     return lambda: Training(make(), [dict(batch) for batch in batches])
 
 
-def _reading(make: Callable[[], nn.Module], shape: tuple[int, ...], labels: Labels) -> Build:
-    generator = torch.Generator().manual_seed(3)
-    batches = [{"inputs": _tokens(*shape)(generator), "labels": labels(generator)} for _ in range(2)]
-    return lambda: Training(make(), [dict(batch) for batch in batches])
-
-
-def _classes(*shape: int) -> Labels:
+def _classes(*shape: int) -> Draw:
     return lambda generator: torch.randint(0, CLASSES, shape, generator=generator)
 
 
-def _tokens(*shape: int) -> Labels:
+def _tokens(*shape: int) -> Draw:
     return lambda generator: torch.randint(2, VOCABULARY, shape, generator=generator)
 
 
-def _numbers(*shape: int) -> Labels:
+def _numbers(*shape: int) -> Draw:
     return lambda generator: torch.randn(*shape, generator=generator)
 
 
-def _flags(*shape: int) -> Labels:
+def _flags(*shape: int) -> Draw:
     return lambda generator: torch.randint(0, 2, shape, generator=generator).float()
 
 
 MEMBERS: dict[str, Build] = {
-    "mixer": _training(Mixer, (ROWS, 3, 32, 32), _classes(ROWS)),
-    "sharper": _training(Sharper, (ROWS, 3, 8, 8), _numbers(ROWS, 3, 32, 32)),
-    "painter": _training(Painter, (2, 3, 32, 32), _numbers(2, 3, 32, 32)),
-    "twins": _training(Twins, (ROWS, 3, 20, 20), _flags(ROWS)),
-    "paths": _training(Paths, (3, 20, 10), _classes(3, 20)),
-    "echo": _training(Echo, (ROWS, 2, 40), _numbers(ROWS)),
-    "blurred": _training(Blurred, (ROWS, 3, 16, 16), _numbers(ROWS, 3, 16, 16)),
-    "cloud": _training(Cloud, (ROWS, 3, 50), _classes(ROWS)),
-    "letters": _reading(Letters, (4, 7, 9), _classes(4, 7)),
-    "asking": _reading(Asking, (4, 8), _tokens(4, 6)),
-    "critic": _training(Critic, (ROWS, 3, 16, 16), _numbers(ROWS, 3, 16, 16)),
-    "pairs": _reading(Pairs, (24, 6), _flags(24)),
-    "capsules": _training(Capsules, (3, 3, 29, 29), _classes(3)),
-    "faces": _training(Faces, (ROWS, 3, 32, 32), _classes(ROWS)),
-    "pupil": _training(Pupil, (24, 20), _classes(24)),
-    "flowing": _training(Flowing, (24, 8), _numbers(24)),
-    "kernels": _training(Kernels, (24, 20), _numbers(24)),
-    "blocks": _reading(Blocks, (3, 12), _tokens(3, 12)),
+    "mixer": _training(Mixer, _numbers(ROWS, 3, 32, 32), _classes(ROWS)),
+    "sharper": _training(Sharper, _numbers(ROWS, 3, 8, 8), _numbers(ROWS, 3, 32, 32)),
+    "painter": _training(Painter, _numbers(2, 3, 32, 32), _numbers(2, 3, 32, 32)),
+    "twins": _training(Twins, _numbers(ROWS, 3, 20, 20), _flags(ROWS)),
+    "paths": _training(Paths, _numbers(3, 20, 10), _classes(3, 20)),
+    "echo": _training(Echo, _numbers(ROWS, 2, 40), _numbers(ROWS)),
+    "blurred": _training(Blurred, _numbers(ROWS, 3, 16, 16), _numbers(ROWS, 3, 16, 16)),
+    "cloud": _training(Cloud, _numbers(ROWS, 3, 50), _classes(ROWS)),
+    "letters": _training(Letters, _tokens(4, 7, 9), _classes(4, 7)),
+    "asking": _training(Asking, _tokens(4, 8), _tokens(4, 6)),
+    "critic": _training(Critic, _numbers(ROWS, 3, 16, 16), _numbers(ROWS, 3, 16, 16)),
+    "pairs": _training(Pairs, _tokens(24, 6), _flags(24)),
+    "capsules": _training(Capsules, _numbers(3, 3, 29, 29), _classes(3)),
+    "faces": _training(Faces, _numbers(ROWS, 3, 32, 32), _classes(ROWS)),
+    "pupil": _training(Pupil, _numbers(24, 20), _classes(24)),
+    "flowing": _training(Flowing, _numbers(24, 8), _numbers(24)),
+    "kernels": _training(Kernels, _numbers(24, 20), _numbers(24)),
+    "blocks": _training(Blocks, _tokens(3, 12), _tokens(3, 12)),
 }

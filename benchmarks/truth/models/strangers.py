@@ -98,11 +98,20 @@ def _defects(build: Build, chance: random.Random) -> Iterator[Defect]:
         path = chance.choice(dropouts)
         yield Defect("dropout", "argument", _dropping(path), _plus(path, "p", 0.05))
     yield defects.frozen("frozen", chance.choice(weighted), r"\w+")
+    yield from _around(training)
+    kernels = [(path, kernel.api) for path, module in modules.items() if (kernel := _kernel_of(module))]
+    path, api = chance.choice(kernels)
+    yield defects.changed_forward("kernel", "kernel", path, _off, inside(path, api))
+
+
+def _around(training: Training) -> Iterator[Defect]:
+    """What is wrong around the network: its batches, and the loop that trains it."""
     key = next(key for key in training.batches[0] if key != "labels")
     taken_first = (*call(DATA), Cause(r"\.(linear|cat|cdist|bmm)\.0\.forward"))
     yield defects.other_data("data", taken_first, lambda batch: _other_input(batch, key))
-    labels = defects.other_data("label", call(f"{DATA}|{LABELS}"), _other_label, 1)
-    yield replace(labels, step=0 if training.accumulate > 1 else 1)
+    if "labels" in training.batches[0]:
+        labels = defects.other_data("label", call(f"{DATA}|{LABELS}"), _other_label, 1)
+        yield replace(labels, step=0 if training.accumulate > 1 else 1)
     if training.optimizer is torch.optim.SGD:
         yield defects.optimizer("decay", r"add", weight_decay=0.1)
         yield defects.loop("divisor", call(r"__r?truediv__|div"), divides=False)
@@ -110,9 +119,6 @@ def _defects(build: Build, chance: random.Random) -> Iterator[Defect]:
         yield defects.optimizer("decay", r"mul_", weight_decay=0.1)
         yield defects.optimizer("eps", r"add_|addcdiv_", eps=1e-6)
     yield defects.loop("clip", defects.CLIPPING, clip=0.9)
-    kernels = [(path, kernel.api) for path, module in modules.items() if (kernel := _kernel_of(module))]
-    path, api = chance.choice(kernels)
-    yield defects.changed_forward("kernel", "kernel", path, _off, inside(path, api))
 
 
 def _initial(build: Build) -> Training:
@@ -146,11 +152,16 @@ def _changing(build: Build, planted: Iterator[Defect]) -> Iterator[Defect]:
         return float(loss_of(training, training.batches[0]).detach())
 
     usual = loss(None)
+
+    def changes(defect: Defect) -> bool:
+        with suppress(AttributeError, RuntimeError, TypeError, ValueError):  # some networks do not run with it
+            return loss(defect) != usual
+        return False
+
     for defect in planted:
         acts_later = defect.kind == "loop" or defect.name in ("frozen", "label")
-        with suppress(AttributeError, RuntimeError, TypeError, ValueError):  # some modules cannot be replaced
-            if acts_later or loss(defect) != usual:
-                yield defect
+        if acts_later or changes(defect):
+            yield defect
 
 
 def _is_tied(training: Training, module: nn.Linear) -> bool:

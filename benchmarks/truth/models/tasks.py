@@ -42,19 +42,6 @@ class _WithLoss(nn.Module):
         return nn.functional.mse_loss(self.network(**inputs)[self.result], labels)
 
 
-class _OwnLoss(nn.Module):
-    """A network that needs no labels for its loss."""
-
-    def __init__(self, network: nn.Module) -> None:
-        super().__init__()
-        self.network = network
-
-    def forward(self, labels: torch.Tensor | None = None, **inputs: Any) -> torch.Tensor:
-        """The loss of a batch."""
-        loss: torch.Tensor = self.network(**inputs).loss
-        return loss
-
-
 def _training(make: Callable[[], nn.Module], given: Given) -> Build:
     generator = torch.Generator().manual_seed(3)
     batches = [given(generator) for _ in range(2)]
@@ -188,8 +175,8 @@ MEMBERS: dict[str, Build] = {
     "speechtotext": _training(lambda: hf.Speech2TextForConditionalGeneration(hf.Speech2TextConfig(**STEPS,
         input_feat_per_channel=16, conv_channels=32, max_source_positions=64, max_target_positions=64,
         decoder_start_token_id=2, use_cache=False)), _given(input_features=_normal(40, 16), labels=_tokens)),
-    "mae": _training(lambda: _OwnLoss(hf.ViTMAEForPreTraining(hf.ViTMAEConfig(**EYES, decoder_hidden_size=32,
-        decoder_num_hidden_layers=1, decoder_num_attention_heads=4, decoder_intermediate_size=64, mask_ratio=0.5))),
+    "mae": _training(lambda: hf.ViTMAEForPreTraining(hf.ViTMAEConfig(**EYES, decoder_hidden_size=32,
+        decoder_num_hidden_layers=1, decoder_num_attention_heads=4, decoder_intermediate_size=64, mask_ratio=0.5)),
         _given(pixel_values=_image())),
     "dpt": _training(lambda: hf.DPTForSemanticSegmentation(hf.DPTConfig(**EYES | {"image_size": 64,
         "num_hidden_layers": 4}, backbone_out_indices=[0, 1, 2, 3], neck_hidden_sizes=[8, 16, 24, 32],
@@ -323,11 +310,11 @@ MEMBERS: dict[str, Build] = {
         num_hidden_layers=2, num_attention_heads=4, intermediate_size=96, feature_projection_input_dim=16,
         conv_depthwise_kernel_size=7, classifier_proj_size=24, mask_time_prob=0.0, num_labels=CLASSES)),
         _given(input_features=_normal(20, 16), labels=_classes())),
-    "clap": _training(lambda: _OwnLoss(hf.ClapModel(hf.ClapConfig(text_config=SHORT | {"projection_dim": 32,
+    "clap": _training(lambda: hf.ClapModel(hf.ClapConfig(text_config=SHORT | {"projection_dim": 32,
         "pad_token_id": 1}, audio_config={"spec_size": 32, "num_mel_bins": 8, "window_size": 4, "patch_size": 2,
         "patch_stride": [2, 2], "patch_embeds_hidden_size": 16, "depths": [1, 1], "num_attention_heads": [2, 4],
-        "hidden_size": 32, "projection_dim": 32, "num_classes": 4}, projection_dim=32))), _given(input_ids=_tokens,
-        input_features=_normal(1, 128, 8), return_loss=_always(True))),
+        "hidden_size": 32, "projection_dim": 32, "num_classes": 4}, projection_dim=32)),
+        _given(input_ids=_tokens, input_features=_normal(1, 128, 8), return_loss=_always(True))),
     "moonshine": _training(lambda: hf.MoonshineForConditionalGeneration(hf.MoonshineConfig(vocab_size=VOCABULARY,
         hidden_size=48, intermediate_size=96, encoder_num_hidden_layers=2, decoder_num_hidden_layers=2,
         encoder_num_attention_heads=4, decoder_num_attention_heads=4, decoder_start_token_id=1, pad_token_id=0,
