@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from copy import deepcopy
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -240,7 +241,9 @@ def _other_input(batch: dict[str, Any], key: str) -> None:
 
 
 def _other_label(batch: dict[str, Any]) -> None:
-    labels = batch["labels"] = batch["labels"].clone()
+    batch["labels"] = deepcopy(batch["labels"])
+    of_boxes = isinstance(batch["labels"], list)
+    labels = batch["labels"][0]["class_labels"] if of_boxes else batch["labels"]
     one = labels.view(-1)[1]
     labels.view(-1)[1] = one + 0.5 if labels.is_floating_point() else (one + 1) % max(2, int(labels.max() + 1))
 
