@@ -304,7 +304,6 @@ MODELS = {
     "newcomers.gemma3n": "pytorch",
     "newcomers.qwen35moe": "pytorch",
     "newcomers.bertwriter": "pytorch",
-    "newcomers.reformer": "pytorch",
     "newcomers.t5gemma": "pytorch",
     "newcomers.rocbert": "pytorch",
     "newcomers.gte": "pytorch",
