@@ -25,14 +25,14 @@ TRACED = ("repeat", "makers")
 """The queries that find what made each value."""
 
 CERTAIN = (
-    "errors", "floors", "largest_before", "arguments", "missing", "wiring", "sources", "given_gradients", "made",
-    "zeros", "nonfinite", "evidence",
+    "factors", "outputs", "inputs", "conditions", "errors", "floors", "largest_before", "arguments", "missing", "wiring",
+    "sources", "given_gradients", "made", "zeros", "nonfinite", "evidence",
 )  # fmt: skip
 """The queries that find what rounding cannot produce: how far ops err, and a query for each kind of evidence."""
 
 BEYOND_ROUNDING = {
     "added": "no_added", "laws": "no_shifts", "shifts": "no_shifts", "near_shifts": "no_shifts",
-    "passed_shifts": "no_shifts", "gradients": "no_gradients",
+    "passed_shifts": "no_shifts", "functions": "no_shifts", "gradients": "no_gradients",
 }  # fmt: skip
 """The queries that find errors larger than rounding, each with the empty table that replaces it where nothing rounds
 differently: there the bits tell what differs, and measuring errors takes a quarter of the noise analysis."""

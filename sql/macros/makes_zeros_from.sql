@@ -4,12 +4,13 @@
 -- them otherwise.
 CREATE OR REPLACE MACRO makes_zeros_from(api) AS
 CASE
+    WHEN regexp_matches(api, '(?i)grid_sample|deform_conv') THEN 'inf'::DOUBLE
     -- what comes of a sum of what it kept may cancel
     WHEN has_kink(api) OR regexp_matches(api, '(?i)lstm|gru|rnn') THEN NULL
     WHEN
         rounding_of(api) = 'matmul'
         OR is_normalisation(api)
-        OR regexp_matches(api, '(?i)avg_?pool|interpolate|upsample|grid_sample|embedding_?bag|^cumsum_?$|^logsumexp$')
+        OR regexp_matches(api, '(?i)avg_?pool|interpolate|upsample|embedding_?bag|^cumsum_?$|^logsumexp$')
         THEN 'inf'::DOUBLE
     WHEN regexp_matches(api, '(?i)^(index_select|gather|embedding|repeat(_interleave)?|expand|roll|flip|clone|contiguous|topk)$')
         THEN 1e300

@@ -10,9 +10,9 @@
 --   without gain are added, so that a kind with few members says little. At least the gain of the op itself in a repeat
 --   of golden
 -- above: decades of the gain above the usual; little more than the lower gain, unless it is far above (one element)
--- score: that in spreads, less one; a single number says less than a tensor, and flipped masks are magnified backwards. What four
---   statistics estimate scatters, and may be next to nothing of what came in: so no more than error_out stands out of those
---   of the earlier ops of its kind into which little came, if there are five
+-- score: that in spreads, less one; a single number, as beside a mask, says less than a tensor, and flipped masks are magnified
+--   backwards. What four statistics estimate scatters, and may be next to nothing of what came in: so no more than error_out
+--   stands out of those of the earlier ops of its kind into which little came, if there are five
 WITH
     module_parents AS (
         SELECT DISTINCT parent AS forward_op FROM noise_ops WHERE op_kind = 'module' AND parent IS NOT NULL
@@ -44,6 +44,7 @@ WITH
             o.direction = 'parameters_grad' AS is_gradient,
             o.is_leaf OR unseen_inside.number IS NOT NULL AS may_add,
             n,
+            coalesce(is_masked, false) AS is_masked,
             error_in,
             error_out,
             lower_out,
@@ -123,9 +124,9 @@ WITH
         LEFT JOIN noise_repeat USING (golden_seq)
     )
 SELECT
-    * EXCLUDE (may_add, calm_score),
+    * EXCLUDE (may_add, is_masked, calm_score),
     least(gain, greatest(lower_gain + 0.3, gain - 1.5)) - usual AS above,
-    least(above / sqrt(spread ** 2 + 0.3 ** 2 + if(n < 8, 0.3 ** 2, 0)) - 1, calm_score)
+    least(above / sqrt(spread ** 2 + 0.3 ** 2 + if(n < 8 OR is_masked, 0.3 ** 2, 0)) - 1, calm_score)
     - if(phase = 'backward', 1, 0) AS score
 FROM placed
 WHERE may_add

@@ -37,7 +37,13 @@ WITH
             NOT same_dtype(p.target_dtype, p.golden_dtype) AS other_dtype,
             -- where inputs lie otherwise in memory, a function may end in another step, whose gradient has another shape
             NOT same_shape(p.target_shape, p.golden_shape, p.matched_by)
-            AND NOT (o.phase = 'backward' AND list_product(p.target_shape) = list_product(p.golden_shape)) AS other_shape,
+            AND NOT (
+                o.phase = 'backward'
+                AND (
+                    list_product(p.target_shape) = list_product(p.golden_shape)
+                    OR o.call_key IN (SELECT call_key FROM noise_ops WHERE direction = 'forward' AND side = 'pair')
+                )
+            ) AS other_shape,
             -- rows that an op took which was not recorded, as an index does
             coalesce(m.is_source AND len(p.target_shape) > 1 AND p.target_shape[2:] = p.golden_shape[2:], false) AS are_rows,
             p.target_kind = p.golden_kind
@@ -46,7 +52,10 @@ WITH
             AND abs(p.target_number - p.golden_number)
             <= if(lowness.is_low, 0.03, 0.01) * greatest(abs(p.target_number), abs(p.golden_number))
             AND NOT (is_written(p.target_number) AND is_written(p.golden_number))
-            AND NOT coalesce(is_root(p.golden_number), false) AS is_measured,
+            AND (
+                NOT coalesce(is_root(p.golden_number), false)
+                OR abs(p.target_number - p.golden_number) <= getvariable('coarsest_other') * abs(p.golden_number)
+            ) AS is_measured,
             -- what an op gives, or a module takes, may be counted from what was chosen
             coalesce(
                 (o.op_kind = 'module' OR NOT is_input) AND p.target_number % 1 = 0 AND p.golden_number % 1 = 0, false

@@ -91,7 +91,8 @@ WITH
     exact_places AS (
         SELECT kind, slot
         FROM sourced
-        WHERE is_source
+        -- numbers that differ from each other: zeros are equal anywhere
+        WHERE is_source AND target_key IS NOT NULL
         GROUP BY kind, slot
         HAVING count(*) >= 3 AND avg(differs::INTEGER) <= 0.2
     )

@@ -1,4 +1,4 @@
--- no_shifts: an empty table in place of shifts, near_shifts, passed_shifts and laws, where nothing rounds differently.
+-- no_shifts: an empty table in place of shifts, near_shifts, passed_shifts, functions and laws, where nothing rounds differently.
 -- grain: one op
 SELECT
     NULL::BIGINT AS number,

@@ -1,7 +1,7 @@
 -- passed_shifts: how the norm moves in each op that passes on the norm of what it takes: an activation, or a backward op.
 -- grain: one op
--- parameters: the tables paired, noise_ops, noise_leaves, noise_makers, noise_errors, noise_shifts, noise_floors and noise_repeat;
---   the variable is_first_step
+-- parameters: the tables noise_ops, noise_leaves, noise_makers, noise_errors, noise_shifts, noise_floors and noise_repeat; the
+--   variable is_first_step
 -- The columns are those of noise/shifts. An error with the same sign in all elements, as of a kernel that is off by a
 --   thousandth, moves a norm by its own size, while rounding moves it by a √n-th of its own.
 -- shift: how much the norm moves beyond what came in. An activation passes on the shift of its input, or a part of it, where
@@ -31,7 +31,7 @@ WITH
             o.api,
             o.phase,
             o.rounding = 'matmul' AND NOT regexp_matches(o.api, '(?i)lstm|gru|rnn') AS is_product,
-            is_product AND NOT regexp_matches(o.api, '(?i)attention') AS is_one_product,
+            is_product AND NOT is_attention(o.api) AS is_one_product,
             l.row,
             l.slot,
             l.is_input,
@@ -93,7 +93,7 @@ WITH
             count(*) OVER (PARTITION BY number, n) = 1 AS is_alone
         FROM tensors
         WHERE phase = 'forward' AND is_input AND (is_product OR regexp_matches(api, '(?i)mul')) AND NOT is_addend(api, slot)
-        QUALIFY row_number() OVER (PARTITION BY number ORDER BY n DESC, row) <= if(regexp_matches(api, '(?i)attention'), 3, 2)
+        QUALIFY row_number() OVER (PARTITION BY number ORDER BY n DESC, row) <= if(is_attention(api), 3, 2)
     ),
     -- what the gradient of a factor, which has its size, is multiplied by: the gradients of a product and its bias come in
     -- another order than what it takes (torch.addmm)
@@ -104,13 +104,14 @@ WITH
             if(own.is_alone, own.n, NULL) AS size,
             ordered_sum(other.shift) AS shift,
             max(other.golden_norm) AS norm,
-            max(other.n) AS n
+            max(other.n) AS n,
+            product(other.golden_norm / sqrt(other.n)) AS scale
         FROM factors AS own
         JOIN factors AS other ON other.call_key = own.call_key AND other.place <> own.place
         GROUP BY own.call_key, own.place, size
         UNION ALL
         -- a normalisation divides by the size of what it takes
-        SELECT call_key, regexp_extract(slot, '\d+'), NULL, -shift, NULL, NULL
+        SELECT call_key, regexp_extract(slot, '\d+'), NULL, -shift, NULL, NULL, NULL
         FROM tensors
         WHERE phase = 'forward' AND is_input AND is_normalisation(api)
         QUALIFY row_number() OVER (PARTITION BY number ORDER BY n DESC, row) = 1
@@ -147,7 +148,7 @@ WITH
             greatest((made.golden_norm / made.magnitude) ** 2, 1) AS largest_ones,
             -- where an attention averages many values, the rows of their gradient err together
             if(
-                made.phase = 'backward' AND regexp_matches(api, '(?i)attention') AND regexp_extract(made.slot, '\d+') = '2',
+                made.phase = 'backward' AND is_attention(api) AND regexp_extract(made.slot, '\d+') = '2',
                 least(1, (made.golden_norm / incoming.norm) ** 2),
                 1
             ) AS apart,
@@ -169,9 +170,14 @@ WITH
                 -- that of what is added is a sum
                 WHEN is_one_product AND made.phase = 'backward' AND multiplied.norm IS NULL AND made.n < incoming.n
                     THEN greatest(1, incoming.norm / made.golden_norm)
-                -- zeros of a factor may leave little of a gradient
-                WHEN is_multiplication(api) AND made.phase = 'backward' AND multiplied.norm IS NOT NULL
-                    THEN greatest(1, incoming.norm * multiplied.norm / sqrt(multiplied.n) / made.golden_norm)
+                -- zeros of a factor may leave little of a gradient, and so may attention to one element
+                WHEN (is_multiplication(api) OR is_attention(api)) AND made.phase = 'backward' AND multiplied.scale > 0
+                    THEN
+                        greatest(
+                            1,
+                            incoming.norm * multiplied.scale / (made.golden_norm * least(1, 1 + made.shift))
+                            / if(is_attention(api), 100, 1)
+                        )
                 WHEN (is_product(api) OR regexp_matches(api, '(?i)^conv')) AND made.phase = 'backward'
                     THEN
                         coalesce(
@@ -208,57 +214,6 @@ WITH
                 WHEN regexp_matches(api, '(?i)^log_softmax$') THEN made.n = incoming.n AND inputs = 1
                 ELSE is_activation(api) AND made.n = incoming.n AND inputs = 1 AND made.golden_norm > 0.2 * incoming.norm
             END
-    ),
-    monotone AS (
-        SELECT api, value_at(api, 2) < value_at(api, 1) AS falls
-        FROM (SELECT DISTINCT api FROM noise_ops)
-        WHERE value_at(api, 1) IS NOT NULL
-    ),
-    -- the largest element of a function that rises is the function of the largest that it took, and the smallest likewise; of
-    -- one that falls that of the smallest
-    extremes AS (
-        SELECT
-            made.number,
-            made.spacing,
-            is_target,
-            is_largest,
-            if(
-                is_target,
-                if(is_largest, given.target_max, given.target_min),
-                if(is_largest, given.golden_max, given.golden_min)
-            ) / value_at(
-                made.api,
-                if(
-                    is_target,
-                    if(is_largest <> falls, taken.target_max, taken.target_min),
-                    if(is_largest <> falls, taken.golden_max, taken.golden_min)
-                )
-            ) AS quotient
-        FROM tensors AS made
-        JOIN incoming USING (number)
-        JOIN tensors AS input ON input.number = made.number AND input.is_input AND input.n = made.n
-        JOIN paired AS given ON given.row = made.row
-        JOIN paired AS taken ON taken.row = input.row
-        JOIN monotone ON monotone.api = made.api
-        CROSS JOIN (VALUES (true, true), (true, false), (false, true), (false, false)) AS ends(is_target, is_largest)
-        WHERE NOT made.is_input AND made.phase = 'forward' AND inputs = 1
-    ),
-    -- what golden does not compute so is another function, as where it has other arguments; an element in 16 bits rounds
-    -- visibly, so both have to tell
-    functions AS (
-        SELECT number, unit, if(any_value(is_low_precision(spacing)), if(count(*) = 2, min(apart), NULL), max(apart)) AS shift
-        FROM (
-            SELECT
-                number,
-                spacing,
-                greatest(if(any_value(most) > getvariable('coarsest_other'), 2.0 ** -10, any_value(most)), spacing / 6) AS unit,
-                abs(max(quotient) FILTER (WHERE is_target) - max(quotient) FILTER (WHERE NOT is_target)) AS apart
-            FROM extremes
-            CROSS JOIN (SELECT most FROM noise_floors WHERE rounding = 'other') AS others
-            GROUP BY number, spacing, is_largest
-            HAVING abs(max(quotient) FILTER (WHERE NOT is_target) - 1) < 4 * unit AND isfinite(apart)
-        )
-        GROUP BY number, unit
     ),
     kinds AS (
         SELECT
@@ -312,8 +267,8 @@ WITH
         LEFT JOIN kin ON NOT is_population AND is_one_product AND NOT is_low_precision(spacing)
         WHERE
             (is_population OR NOT is_product OR is_low_precision(spacing) OR kin.usual IS NOT NULL)
-            -- a normalisation that divides by next to nothing leaves no digit sure
-            AND NOT (is_normalisation(api) AND condition * error_in > 0.5)
+            -- a normalisation that divides by next to nothing leaves no digit sure, nor does an attention with large scores
+            AND NOT ((is_normalisation(api) OR is_attention(api)) AND condition * error_in > 0.5)
     ),
     measured AS (
         SELECT
@@ -354,21 +309,13 @@ WITH
             members
         FROM measured
     )
-SELECT number, shift, usual, unit, score, members, is_law
-FROM (
-    SELECT
-        number,
-        row,
-        shift,
-        usual,
-        unit,
-        abs(shift - usual) / unit / 2 - 1 AS score,
-        members - 1 AS members,
-        false AS is_law
-    FROM calibrated
-    UNION ALL
-    SELECT number, 0, shift, 0, unit, shift / unit / 2 - 1, 0, true
-    FROM functions
-    WHERE shift IS NOT NULL
-)
+SELECT
+    number,
+    shift,
+    usual,
+    unit,
+    abs(shift - usual) / unit / 2 - 1 AS score,
+    members - 1 AS members,
+    false AS is_law
+FROM calibrated
 QUALIFY row_number() OVER (PARTITION BY number ORDER BY score DESC, row) = 1

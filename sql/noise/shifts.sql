@@ -38,7 +38,7 @@ WITH
             NOT regexp_matches(o.api, '(?i)lstm|gru|rnn|multi_?head') AND NOT (l.is_input AND l.is_bounded) AS is_one_product,
             l.is_input,
             o.op_kind = 'module' AND l.is_input AND l.role = 'input' AS is_taken_by_module,
-            regexp_matches(o.api, '(?i)attention') AND NOT regexp_matches(o.api, '(?i)multi_?head') AS is_attention,
+            is_attention(o.api) AND NOT regexp_matches(o.api, '(?i)multi_?head') AS is_attention,
             l.is_input AND is_addend(o.api, l.slot) AS is_added,
             l.is_input AND NOT is_added AND NOT picks_rows(o.api, l.slot) AS is_factor,
             -- a batch norm may round the mean of a channel to 16 bits, and all elements of the channel err together

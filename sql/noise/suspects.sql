@@ -1,7 +1,7 @@
 -- suspects: the ops that stand out of rounding noise, the cause first (schemas/suspects.yaml).
 -- grain: one op; the first 64
 -- parameters: the tables noise_ops, noise_leaves, noise_evidence, noise_errors, noise_added, noise_shifts,
---   noise_near_shifts, noise_passed_shifts, noise_laws, noise_gradients, noise_floors, noise_makers, noise_repeat and
+--   noise_near_shifts, noise_passed_shifts, noise_functions, noise_laws, noise_gradients, noise_floors, noise_makers, noise_repeat and
 --   noise_repeat_rows; thresholds
 -- A parameter's gradient is a long sum that flipped masks move, so its error must be as large as itself, or most
 --   gradients must differ although their inputs agree, as when gradients are not set to zero. An op of the forward pass
@@ -55,6 +55,8 @@ WITH
             FROM noise_near_shifts
             UNION ALL
             FROM noise_passed_shifts
+            UNION ALL
+            FROM noise_functions
             UNION ALL
             SELECT number, shift, usual, unit, score, members, is_law
             FROM noise_laws

@@ -1,0 +1,229 @@
+-- inputs: how far what each op takes errs, and how large it is.
+-- grain: one op of noise_outputs
+-- parameters: the tables paired, target_leaves, noise_leaves, noise_ops, noise_makers and noise_outputs; the variables
+--   is_first_step and cross_framework
+-- error: the largest upper error of its inputs, 1 for an input of another shape. In a sum, inputs count by their size relative
+--   to the output: the norm of the side where it is larger, since golden's may be 0. What is added to many elements counts
+--   in each. After an optimizer step a parameter may differ in few elements only, which its statistics show from √n roundings
+--   on, and by chance not at all: it errs like most of its size. Inputs of a sum, which may cancel, of a function with steps, and of an op that only picks elements err by the
+--   precision of their statistics, unless those are equal to the last bit. If less than a hundredth of the terms is left,
+--   what was computed errs by half a spacing all the same, which no statistic shows
+-- magnitude: the largest magnitude of its largest float input
+-- range: the largest quotient of the largest and the smallest magnitude of an input whose elements have one sign
+WITH
+    leaves AS (
+        SELECT l.*, o.api
+        FROM noise_leaves AS l
+        JOIN noise_ops AS o USING (number)
+        WHERE l.is_paired AND l.is_input
+    ),
+    -- how far a step of the optimizer makes parameters of one size err
+    stepped AS (
+        SELECT n, median(upper) AS error
+        FROM noise_makers
+        WHERE (is_parameter OR is_trained) AND is_float AND phase = 'forward'
+        GROUP BY n
+    ),
+    gradients AS (
+        SELECT
+            number,
+            row,
+            n,
+            width,
+            is_input,
+            greatest(target_norm, golden_norm) AS norm,
+            taken * norm AS error,
+            coalesce(min(number) FILTER (WHERE NOT is_input) OVER same_value < number, false) AS is_put_out,
+            coalesce(max(number) FILTER (WHERE is_input) OVER same_value > number, false) AS is_taken
+        FROM noise_leaves
+        WHERE is_paired AND phase = 'backward' AND op_is_leaf AND is_float AND role IN ('input', 'output') AND target_key IS NOT NULL
+        WINDOW same_value AS (PARTITION BY target_key)
+    ),
+    -- A gradient that no op put out is the sum of those since the last such sum that no op took; sums are not recorded. What is
+    -- small in one errs all the same
+    added_up AS (
+        SELECT
+            *,
+            is_input AND NOT is_put_out AS is_total,
+            count(*) FILTER (WHERE is_total) OVER (
+                PARTITION BY n, width ORDER BY number, NOT is_input, row ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
+            ) - if(is_total, 1, 0) AS nth
+        FROM gradients
+    ),
+    totals AS (
+        SELECT whole.row, least(1, max(part.error) / any_value(whole.norm)) AS error
+        FROM added_up AS whole
+        JOIN added_up AS part
+            ON part.n = whole.n AND part.width = whole.width AND part.nth = whole.nth AND NOT part.is_input AND NOT part.is_taken
+        WHERE whole.is_total AND whole.norm > 0
+        GROUP BY whole.row
+    ),
+    given AS (
+        SELECT
+            leaves.number,
+            leaves.magnitude,
+            leaves.smallest,
+            greatest(leaves.target_norm, leaves.golden_norm) AS norm,
+            leaves.n,
+            leaves.api,
+            leaves.is_float,
+            leaves.is_like,
+            leaves.is_masked,
+            leaves.differs,
+            CASE
+                WHEN leaves.target_norm <> leaves.golden_norm OR leaves.target_mean <> leaves.golden_mean
+                    THEN leaves.rounding
+                ELSE 0
+            END AS unseen,
+            -- zeros and ones that were computed, as of a choice, may be as many elsewhere
+            is_reduction(leaves.api) AND leaves.is_float AND leaves.is_bounded AND NOT coalesce(m.is_source, true) AS is_moved,
+            -- numbers beside a mask, put together by an op that was not recorded
+            leaves.is_float
+            AND leaves.is_masked
+            AND leaves.magnitude > 0
+            AND coalesce(m.is_source AND NOT m.is_parameter, false) AS is_hidden,
+            -- the last digit of what was computed, which no statistic may show
+            if(m.is_source OR leaves.is_measured, 0, leaves.spacing / 2) AS last_digit,
+            greatest(
+                leaves.taken,
+                totals.error,
+                if(
+                    (m.is_parameter OR m.is_trained)
+                    AND leaves.is_float
+                    AND NOT leaves.is_measured
+                    AND NOT getvariable('is_first_step'),
+                    greatest(sqrt(leaves.n) * leaves.rounding, stepped.error),
+                    NULL
+                )
+            ) AS taken
+        FROM leaves
+        LEFT JOIN noise_makers AS m USING (row)
+        LEFT JOIN stepped ON stepped.n = leaves.n
+        LEFT JOIN totals ON totals.row = leaves.row
+    ),
+    -- of an op whose inputs one run did not record it is taken that it works on all that came before
+    recorded AS (
+        SELECT DISTINCT target_seq
+        FROM paired
+        WHERE role = 'input' AND target_row IS NOT NULL AND golden_row IS NOT NULL
+    ),
+    -- likewise where its largest input has no counterpart, as what a bias is added to is inside an op of the other program,
+    -- or what is added to zeros
+    unseen AS (
+        SELECT target_seq
+        FROM paired
+        WHERE
+            getvariable('cross_framework') <> 0
+            AND role = 'input'
+            AND target_kind = 'tensor'
+            AND epsilon_of(target_dtype) > 0
+        GROUP BY target_seq
+        HAVING
+            max(list_aggregate(target_shape, 'product')) FILTER (WHERE golden_row IS NULL)
+            > coalesce(
+                max(list_aggregate(target_shape, 'product'))
+                FILTER (WHERE golden_row IS NOT NULL AND (target_max > target_min) IS DISTINCT FROM false),
+                0
+            )
+    ),
+    alone AS (
+        SELECT
+            p.target_seq,
+            p.target_row,
+            greatest(coalesce(list_product(p.target_shape), 1), 1)::DOUBLE AS n,
+            value_key(t.max, t.min, t.zero_count, n, t.digest) AS key
+        FROM paired AS p
+        JOIN target_leaves AS t ON t.row = p.target_row
+        WHERE
+            getvariable('cross_framework') <> 0
+            AND p.role = 'input'
+            AND p.golden_row IS NULL
+            AND epsilon_of(p.target_dtype) > 0
+    ),
+    -- but what an earlier op made, and was compared there, errs as it does there
+    traced AS (
+        SELECT o.number, first(made.error ORDER BY alone.n DESC, alone.target_row) AS error
+        FROM alone
+        JOIN noise_ops AS o ON o.target_seq = alone.target_seq AND o.side = 'pair'
+        LEFT JOIN (
+            SELECT target_key, min(number) AS number, arg_min(taken, number) AS error
+            FROM noise_leaves
+            WHERE NOT is_input AND is_paired AND target_key IS NOT NULL
+            GROUP BY target_key
+        ) AS made ON made.target_key = alone.key AND made.number < o.number
+        GROUP BY o.number
+    ),
+    -- what is added to many elements counts in each; in a sum over elements, or their mean, errors may have one sign
+    weighed AS (
+        SELECT
+            given.*,
+            given.norm / larger_norm * CASE
+                WHEN is_reduction(api) THEN greatest(larger_norm / given.norm, if(api = 'mean', outputs.n / given.n, 1))
+                WHEN regexp_matches(api, '(?i)cat|stack') THEN 1
+                ELSE sqrt(greatest(1, outputs.n / given.n))
+            END AS share
+        FROM given
+        LEFT JOIN noise_outputs AS outputs USING (number)
+    ),
+    taken AS (
+        SELECT
+            number,
+            max(if(is_like, if(is_float OR differs, taken, NULL), 1)) AS largest,
+            max(if(is_float AND is_like, unseen, 0)) AS unseen,
+            max(if(is_float AND is_like, unseen * sqrt(n), 0)) AS unseen_by_norm,
+            sqrt(
+                ordered_sum(
+                    (if(is_float, greatest(taken, unseen, if(share > 100, last_digit, 0), if(is_moved, 1, 0)), NULL) * share) ** 2
+                )
+            ) AS summed,
+            bool_and(is_like AND NOT is_masked) AS is_summable,
+            bool_or(is_hidden) AS is_hidden,
+            -- of what is worked on, not of a weight beside it
+            max_by(magnitude, (n, magnitude)) FILTER (WHERE is_float AND isfinite(magnitude)) AS magnitude,
+            max(magnitude / smallest) AS range
+        FROM weighed
+        GROUP BY number
+    ),
+    -- apart, since a window sorts all columns that it passes on
+    earlier AS (
+        SELECT
+            number,
+            max(taken_out) FILTER (WHERE direction <> 'parameters_grad')
+            OVER (ORDER BY number ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS error
+        FROM noise_outputs
+        JOIN noise_ops USING (number)
+    ),
+    known AS (
+        SELECT
+            o.number,
+            taken.magnitude,
+            taken.range,
+            coalesce(
+                if(
+                    is_summable AND larger_norm > 0 AND NOT outputs.is_masked AND (is_sum(api) OR is_reduction(api)),
+                    summed,
+                    CASE
+                        WHEN has_steps(api) THEN greatest(largest, taken.unseen)
+                        -- of probabilities, both extremes of which stay, it may pick those that differ
+                        WHEN o.rounding = 'exact' THEN greatest(largest, taken.unseen_by_norm)
+                        ELSE largest
+                    END
+                ),
+                if(recorded.target_seq IS NOT NULL, 0, NULL)
+            ) AS error_taken,
+            unseen.target_seq IS NOT NULL OR taken.is_hidden AS is_unseen,
+            coalesce(if(taken.is_hidden, NULL, traced.error), earlier.error) AS error_before
+        FROM noise_outputs AS outputs
+        JOIN noise_ops AS o USING (number)
+        JOIN earlier USING (number)
+        LEFT JOIN taken USING (number)
+        LEFT JOIN traced USING (number)
+        LEFT JOIN recorded ON recorded.target_seq = o.target_seq
+        LEFT JOIN unseen ON unseen.target_seq = o.target_seq
+    )
+SELECT
+    number,
+    coalesce(greatest(error_taken, if(error_taken IS NULL OR is_unseen, error_before, NULL)), 1) AS error,
+    magnitude,
+    range
+FROM known
