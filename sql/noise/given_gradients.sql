@@ -26,13 +26,19 @@ WITH
             )
         GROUP BY m.number
     ),
+    largest AS (
+        SELECT max(magnitude) AS magnitude FROM noise_makers WHERE phase = 'optimizer' AND is_float AND NOT is_parameter
+    ),
     -- what the optimizer takes, if no recorded op made it in one run: gradients that are scaled in place differ all
-    -- together, while those that cancel are noise; later the optimizer also takes what it kept
+    -- together, while those that cancel are noise, such as all below a rounding of the largest; later the optimizer also
+    -- takes what it kept
     taken AS (
         SELECT number, row, error
         FROM noise_makers
+        CROSS JOIN largest
         WHERE
             getvariable('is_first_step')
+            AND noise_makers.magnitude > spacing * largest.magnitude
             AND (is_source OR (len(golden_makers) > 0) <> (len(target_makers) > 0))
             AND differs
             AND phase = 'optimizer'

@@ -6,8 +6,8 @@
 -- is_parameter: it is a parameter of a module
 -- is_trained: a source that requires a gradient: a parameter too, where no module was recorded, or computed by an op that
 --   was not
--- is_exact: such a source is equal to the last bit: a parameter, or one whose like is equal in most ops of this kind. Where
---   parameters are known, what requires a gradient and is none was computed by an op that was not recorded
+-- is_exact: such a source is equal to the last bit: a parameter, or one whose like, of its size, is equal in most ops of this
+--   kind. Where parameters are known, what requires a gradient and is none was computed by an op that was not recorded
 WITH
     leaves AS (
         SELECT *, op_is_leaf AS is_leaf FROM noise_leaves WHERE is_paired AND number IS NOT NULL
@@ -89,16 +89,16 @@ WITH
         LEFT JOIN given ON given.key = traced.target_key AND given.differs IS NOT DISTINCT FROM traced.differs
     ),
     exact_places AS (
-        SELECT kind, slot
+        SELECT kind, slot, n
         FROM sourced
         -- numbers that differ from each other: zeros are equal anywhere
         WHERE is_source AND target_key IS NOT NULL
-        GROUP BY kind, slot
+        GROUP BY kind, slot, n
         HAVING count(*) >= 3 AND avg(differs::INTEGER) <= 0.2
     )
 SELECT
     sourced.* EXCLUDE (kind, slot, requires_grad, is_computed),
     is_source AND requires_grad AS is_trained,
-    is_source AND (is_parameter OR (n >= 64 AND exact_places.kind IS NOT NULL AND NOT is_computed)) AS is_exact
+    is_source AND (is_parameter OR (sourced.n >= 64 AND exact_places.kind IS NOT NULL AND NOT is_computed)) AS is_exact
 FROM sourced
-LEFT JOIN exact_places ON exact_places.kind = sourced.kind AND exact_places.slot = sourced.slot
+LEFT JOIN exact_places ON exact_places.kind = sourced.kind AND exact_places.slot = sourced.slot AND exact_places.n = sourced.n

@@ -143,6 +143,10 @@ WITH
             AND is_cast(taken.golden_max, made.golden_max)
             AND is_cast(taken.golden_min, made.golden_min)
     ),
+    -- which places are written to may hang on a choice outside, as of which box is which, if anything errs before
+    written_at AS (
+        SELECT number FROM noise_ops WHERE regexp_matches(api, '(?i)^(__setitem__|index_put_?)$')
+    ),
     sources AS (
         SELECT m.number, min(row) AS row
         FROM noise_makers AS m
@@ -166,6 +170,7 @@ WITH
                 -- behind an equal step what no recorded op made of parameters can only differ as they do
                 WHEN is_parameter OR (is_trained AND (getvariable('is_after_equal') OR NOT getvariable('is_first_step')))
                     THEN getvariable('is_first_step') OR middle > parameter_errors.most
+                WHEN NOT is_float AND m.number IN (FROM written_at) THEN before.error = 0
                 WHEN NOT is_float
                     THEN
                         is_parameter
