@@ -178,6 +178,7 @@ WITH
             ) AS summed,
             bool_and(is_like AND NOT is_masked) AS is_summable,
             bool_or(is_hidden) AS is_hidden,
+            max(n) AS n,
             -- of what is worked on, not of a weight beside it
             max_by(magnitude, (n, magnitude)) FILTER (WHERE is_float AND isfinite(magnitude)) AS magnitude,
             max(magnitude / smallest) AS range
@@ -192,6 +193,14 @@ WITH
             OVER (ORDER BY number ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS error
         FROM noise_outputs
         JOIN noise_ops USING (number)
+    ),
+    -- a choice outside that flipped exchanges rows of what comes backwards, which shows where a term that was added to all
+    -- members of a batch gets their sum
+    exchanged AS (
+        SELECT count(*) > 0 AS are_rows_exchanged
+        FROM noise_makers AS m
+        JOIN noise_ops AS o USING (number)
+        WHERE writes_at(o.api) AND m.is_source AND NOT m.is_float AND m.differs
     ),
     known AS (
         SELECT
@@ -212,9 +221,11 @@ WITH
                 if(recorded.target_seq IS NOT NULL, 0, NULL)
             ) AS error_taken,
             unseen.target_seq IS NOT NULL OR taken.is_hidden AS is_unseen,
-            coalesce(if(taken.is_hidden, NULL, traced.error), earlier.error) AS error_before
+            coalesce(if(taken.is_hidden, NULL, traced.error), earlier.error) AS error_before,
+            are_rows_exchanged AND o.direction = 'backward' AND is_sum(api) AND outputs.least_n < taken.n AS is_exchanged
         FROM noise_outputs AS outputs
         JOIN noise_ops AS o USING (number)
+        CROSS JOIN exchanged
         JOIN earlier USING (number)
         LEFT JOIN taken USING (number)
         LEFT JOIN traced USING (number)
@@ -223,7 +234,7 @@ WITH
     )
 SELECT
     number,
-    coalesce(greatest(error_taken, if(error_taken IS NULL OR is_unseen, error_before, NULL)), 1) AS error,
+    coalesce(greatest(error_taken, if(error_taken IS NULL OR is_unseen, error_before, NULL), if(is_exchanged, 1, NULL)), 1) AS error,
     magnitude,
     range
 FROM known

@@ -5,6 +5,7 @@
 --   that cancel errs by the size of those
 -- extreme_out: the furthest that one of their extremes moves
 -- magnitude: the largest magnitude of its largest output
+-- n, least_n: how many elements the largest and the smallest of its float outputs have
 -- norm, larger_norm: the largest norm of its outputs, in golden and in either run
 -- incoming_norm: the largest norm of what comes in backwards
 WITH
@@ -83,6 +84,7 @@ SELECT
     max(incoming_norm) AS incoming_norm,
     max(spacing) AS spacing,
     max(n) AS n,
+    min(n) AS least_n,
     max_by(magnitude, n) AS magnitude,
     bool_or(is_masked) AS is_masked
 FROM put_out

@@ -143,9 +143,9 @@ WITH
             AND is_cast(taken.golden_max, made.golden_max)
             AND is_cast(taken.golden_min, made.golden_min)
     ),
-    -- which places are written to may hang on a choice outside, as of which box is which, if anything errs before
+    -- such places say nothing if anything errs before
     written_at AS (
-        SELECT number FROM noise_ops WHERE regexp_matches(api, '(?i)^(__setitem__|index_put_?)$')
+        SELECT number FROM noise_ops WHERE writes_at(api)
     ),
     sources AS (
         SELECT m.number, min(row) AS row
