@@ -54,6 +54,7 @@ WITH
     measured AS (
         SELECT
             o.number,
+            coalesce(nullif(outputs.norm, 0), outputs.larger_norm) AS result,
             regexp_matches(o.api, '(?i)relu|gelu|silu|swish|hardtanh|clamp|sigmoid|tanh|dropout')
             OR is_multiplication(o.api)
             OR coalesce(factors.terms = 1 AND factors.evenness > 0.999, false) AS is_passed_on,
@@ -71,7 +72,7 @@ WITH
                 WHEN o.direction = 'forward' AND regexp_matches(api, '(?i)^(log_softmax|logsumexp|logaddexp|log|log2|log10)_?$')
                     THEN
                         if(divides_gradients(api), coalesce(inputs.range, 1), greatest(coalesce(inputs.magnitude, 1), 1))
-                        / coalesce(least(1, nullif(if(isfinite(outputs.norm), outputs.norm / sqrt(outputs.n), outputs.magnitude), 0)), 1)
+                        / coalesce(least(1, nullif(if(isfinite(outputs.norm), result / sqrt(outputs.n), outputs.magnitude), 0)), 1)
                 WHEN factors.size > 0 AND outputs.norm > 0
                     THEN
                         greatest(sqrt(factors.terms) * factors.size / (outputs.norm / sqrt(outputs.n)), 1)
