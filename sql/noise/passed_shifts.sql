@@ -154,6 +154,7 @@ WITH
             ) AS apart,
             greatest(1, apart * least(made.n, incoming.n, largest_ones * (1 + 2 * ln(largest_ones)), channels)) AS n,
             coalesce(multiplied.shift, 0) AS multiplied,
+            made.golden_norm * least(1, 1 + made.shift) AS smaller_norm,
             CASE
                 WHEN made.phase = 'backward' THEN made.shift - brought - coalesce(multiplied.shift, 0)
                 WHEN regexp_matches(api, '(?i)^log_softmax$')
@@ -175,8 +176,8 @@ WITH
                     THEN
                         greatest(
                             1,
-                            incoming.norm * multiplied.scale / (made.golden_norm * least(1, 1 + made.shift))
-                            / if(is_attention(api), 100, 1)
+                            incoming.norm * multiplied.scale / smaller_norm
+                            / if(is_attention(api) AND smaller_norm > 1e-4 * incoming.norm * multiplied.scale, 100, 1)
                         )
                 WHEN (is_product(api) OR regexp_matches(api, '(?i)^conv')) AND made.phase = 'backward'
                     THEN
