@@ -2,7 +2,8 @@
 -- grain: one input tensor of a pair of ops
 -- parameters: the table noise_leaves
 -- target_makers, golden_makers: the numbers of the earlier ops with this value as an output
--- is_source: no recorded op made it in either run, and no enclosing module received it: a parameter, a buffer or data
+-- is_source: no recorded op made it in either run (integers: in one run), and no enclosing module received it: a parameter, a
+--   buffer or data
 -- is_parameter: it is a parameter of a module
 -- is_trained: a source that requires a gradient: a parameter too, where no module was recorded, or computed by an op that
 --   was not
@@ -76,14 +77,14 @@ WITH
         SELECT
             traced.* EXCLUDE (target_norm, share),
             requires_grad AND NOT is_parameter AND (SELECT count(*) > 0 FROM parameters) AS is_computed,
-            -- of zeros and ones that a program counts by, another tensor may have as many of each by chance, in one run
+            -- What is whole in one run as an op made it, and not in the other, is another value: labels that are the input,
+            -- wrong in one run. Zeros and ones that a program counts by are often as many in another tensor, in one run.
             if(
-                NOT is_float AND is_bounded,
+                NOT is_float,
                 len(target_makers) = 0 OR len(golden_makers) = 0,
-                len(target_makers) = 0
-                AND len(golden_makers) = 0
-                AND len(known_before(takers, traced.number, target_norm, share)) = 0
-            ) AS is_source
+                len(target_makers) = 0 AND len(golden_makers) = 0
+            )
+            AND if(NOT is_float AND is_bounded, true, len(known_before(takers, traced.number, target_norm, share)) = 0) AS is_source
         FROM traced
         -- what agrees there and differs here is another value, of which contents alone may tell
         LEFT JOIN given ON given.key = traced.target_key AND given.differs IS NOT DISTINCT FROM traced.differs

@@ -147,6 +147,20 @@ WITH
     written_at AS (
         SELECT number FROM noise_ops WHERE writes_at(api)
     ),
+    -- two numbers of many digits stay to the last bit where nothing was computed: no bound clamps to such
+    drawn AS (
+        SELECT m.row
+        FROM noise_makers AS m
+        JOIN paired AS p USING (row)
+        WHERE
+            m.is_source
+            AND m.differs
+            AND m.has_same_extremes
+            AND NOT m.is_parameter
+            AND NOT m.is_trained
+            AND NOT is_written(try_cast(p.target_max AS FLOAT)::VARCHAR::DOUBLE)
+            AND NOT is_written(try_cast(p.target_min AS FLOAT)::VARCHAR::DOUBLE)
+    ),
     sources AS (
         SELECT m.number, min(row) AS row
         FROM noise_makers AS m
@@ -180,6 +194,11 @@ WITH
                 -- zeros beside masked elements, of which there are more or fewer
                 WHEN m.is_masked AND m.magnitude = 0 THEN has_same_extremes OR row IN (FROM masks)
                 WHEN is_exact AND getvariable('is_first_step') THEN coalesce(m.upper, 0) > getvariable('outright_factor') * others.most
+                WHEN
+                    row IN (FROM drawn)
+                    AND m.number <= integers.number
+                    AND coalesce(m.upper, 0) > greatest(1e-3, others.most, 2 * floor)
+                    THEN true
                 WHEN
                     has_same_extremes
                     AND coalesce(m.upper, 0) > greatest(
