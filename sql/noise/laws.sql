@@ -56,6 +56,8 @@ WITH
             l.row,
             l.is_input,
             l.n,
+            -- in 16 bits elements that are nearly equal round alike
+            if(is_low_precision(l.spacing) AND l.smallest > (1 - 8 * l.spacing) * l.magnitude, 1, l.n) AS independent_n,
             l.target_mean,
             l.golden_mean,
             l.target_norm,
@@ -103,6 +105,7 @@ WITH
             made.number,
             made.row,
             made.n,
+            made.independent_n,
             made.spacing,
             made.rounding * (1 + greatest(sizes, all_sizes / made.n) / made.size) AS precision,
             1 + taken.norm / made.norm AS terms,
@@ -192,7 +195,15 @@ WITH
             row,
             shift,
             NULL AS let_through,
-            shift_unit(0, terms * greatest(floor, spacing / 4), n, 2 * greatest(1, floor / spacing) * golden_shift, 0, 0, precision) AS unit
+            shift_unit(
+                0,
+                terms * greatest(floor, spacing / 4),
+                independent_n,
+                2 * greatest(1, floor / spacing) * golden_shift,
+                0,
+                0,
+                precision
+            ) AS unit
         FROM laws
         CROSS JOIN (SELECT floor FROM noise_floors WHERE rounding = 'other') AS others
         WHERE abs(golden_shift) <= greatest(terms * spacing / sqrt(n), precision)
