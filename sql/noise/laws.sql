@@ -136,7 +136,7 @@ WITH
             AND made.golden_size > 0
             AND is_law
             -- of two values the other one, which takes no gradient, may be picked for some elements
-            AND NOT (made.picks AND made.n = taken.n AND given.number IS NULL)
+            AND NOT (made.picks AND made.n <= taken.n AND given.number IS NULL)
     ),
     -- a normalisation gives each row or channel the norm of its weight and bias, its last vectors, or of ones
     weights AS (

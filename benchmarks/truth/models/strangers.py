@@ -39,7 +39,7 @@ CHANGES = {
 DATA = r"embedding|__\w+__|view|reshape|where|pad|new_zeros|clone|cumsum|eq|ne|conv\dd|long|float|to"
 """Ops that take a batch before all others."""
 
-LABELS = r"cross_entropy|contiguous|masked_fill_|\w+_loss|kl_div|sign|binary_cross_entropy\w*"
+LABELS = r"cross_entropy|one_hot|contiguous|masked_fill_|\w+_loss|kl_div|sign|binary_cross_entropy\w*"
 """Ops that take labels first, beside those."""
 
 Build = Callable[[], Training]
