@@ -36,7 +36,7 @@ CHANGES = {
 }
 """What is done to a weight of a linear layer or a convolution, one each."""
 
-DATA = r"embedding|__\w+__|view|reshape|where|pad|new_zeros|clone|cumsum|eq|ne|conv\dd|long|float|to"
+DATA = r"embedding|dropout|__\w+__|view|reshape|where|pad|new_zeros|clone|cumsum|eq|ne|conv\dd|long|float|to"
 """Ops that take a batch before all others."""
 
 LABELS = r"cross_entropy|one_hot|contiguous|masked_fill_|\w+_loss|kl_div|sign|binary_cross_entropy\w*"
