@@ -25,37 +25,32 @@ WITH
         GROUP BY n
     ),
     gradients AS (
-        SELECT
-            number,
-            row,
-            n,
-            width,
-            is_input,
-            greatest(target_norm, golden_norm) AS norm,
-            taken * norm AS error,
-            coalesce(min(number) FILTER (WHERE NOT is_input) OVER same_value < number, false) AS is_put_out,
-            coalesce(max(number) FILTER (WHERE is_input) OVER same_value > number, false) AS is_taken
+        SELECT number, row, n, width, is_input, target_key, taken, greatest(target_norm, golden_norm) AS norm
         FROM noise_leaves
         WHERE is_paired AND phase = 'backward' AND op_is_leaf AND is_float AND role IN ('input', 'output') AND target_key IS NOT NULL
-        WINDOW same_value AS (PARTITION BY target_key)
+    ),
+    -- what no op put out
+    totals AS (
+        SELECT gradients.*
+        FROM gradients
+        LEFT JOIN (SELECT target_key, min(number) AS number FROM gradients WHERE NOT is_input GROUP BY target_key) AS made
+            ON made.target_key = gradients.target_key AND made.number < gradients.number
+        WHERE gradients.is_input AND norm > 0 AND made.number IS NULL
+    ),
+    -- what no op took
+    parts AS (
+        SELECT gradients.*
+        FROM gradients
+        LEFT JOIN (SELECT target_key, max(number) AS number FROM gradients WHERE is_input GROUP BY target_key) AS used
+            ON used.target_key = gradients.target_key AND used.number > gradients.number
+        WHERE NOT gradients.is_input AND taken > 0 AND used.number IS NULL
     ),
     -- A gradient that no op put out is the sum of those since the last such sum that no op took; sums are not recorded. What is
     -- small in one errs all the same
     added_up AS (
-        SELECT
-            *,
-            is_input AND NOT is_put_out AS is_total,
-            count(*) FILTER (WHERE is_total) OVER (
-                PARTITION BY n, width ORDER BY number, NOT is_input, row ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
-            ) - if(is_total, 1, 0) AS nth
-        FROM gradients
-    ),
-    totals AS (
-        SELECT whole.row, least(1, max(part.error) / any_value(whole.norm)) AS error
-        FROM added_up AS whole
-        JOIN added_up AS part
-            ON part.n = whole.n AND part.width = whole.width AND part.nth = whole.nth AND NOT part.is_input AND NOT part.is_taken
-        WHERE whole.is_total AND whole.norm > 0
+        SELECT whole.row, least(1, max(part.taken * part.norm / whole.norm)) AS error
+        FROM parts AS part
+        ASOF JOIN totals AS whole ON whole.n = part.n AND whole.width = part.width AND whole.number > part.number
         GROUP BY whole.row
     ),
     given AS (
@@ -86,7 +81,7 @@ WITH
             if(m.is_source OR leaves.is_measured, 0, leaves.spacing / 2) AS last_digit,
             greatest(
                 leaves.taken,
-                totals.error,
+                added_up.error,
                 if(
                     (m.is_parameter OR m.is_trained)
                     AND leaves.is_float
@@ -99,7 +94,7 @@ WITH
         FROM leaves
         LEFT JOIN noise_makers AS m USING (row)
         LEFT JOIN stepped ON stepped.n = leaves.n
-        LEFT JOIN totals ON totals.row = leaves.row
+        LEFT JOIN added_up ON added_up.row = leaves.row
     ),
     -- of an op whose inputs one run did not record it is taken that it works on all that came before
     recorded AS (

@@ -10,7 +10,28 @@
 -- incoming_norm: the largest norm of what comes in backwards
 WITH
     leaves AS (
-        SELECT l.*, o.api, o.module_key, o.call_key, o.op_kind, o.direction, o.is_leaf
+        SELECT
+            l.number,
+            l.slot,
+            l.role,
+            l.is_input,
+            l.is_masked,
+            l.n,
+            l.spacing,
+            l.magnitude,
+            l.target_norm,
+            l.golden_norm,
+            l.error,
+            l.lower,
+            l.upper,
+            l.taken,
+            l.extreme,
+            o.api,
+            o.module_key,
+            o.call_key,
+            o.op_kind,
+            o.direction,
+            o.is_leaf
         FROM noise_leaves AS l
         JOIN noise_ops AS o USING (number)
         WHERE l.is_paired AND l.is_float

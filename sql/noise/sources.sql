@@ -147,19 +147,20 @@ WITH
     written_at AS (
         SELECT number FROM noise_ops WHERE writes_at(api)
     ),
-    -- two numbers of many digits stay to the last bit where nothing was computed: no bound clamps to such
-    drawn AS (
-        SELECT m.row
+    -- a table of few rows: of all it takes long to tell how many digits they have
+    unchanged AS MATERIALIZED (
+        SELECT m.row, p.target_max, p.target_min
         FROM noise_makers AS m
         JOIN paired AS p USING (row)
+        WHERE m.is_source AND m.differs AND m.has_same_extremes AND NOT m.is_parameter AND NOT m.is_trained
+    ),
+    -- two numbers of many digits stay to the last bit where nothing was computed: no bound clamps to such
+    drawn AS (
+        SELECT row
+        FROM unchanged
         WHERE
-            m.is_source
-            AND m.differs
-            AND m.has_same_extremes
-            AND NOT m.is_parameter
-            AND NOT m.is_trained
-            AND NOT is_written(try_cast(p.target_max AS FLOAT)::VARCHAR::DOUBLE)
-            AND NOT is_written(try_cast(p.target_min AS FLOAT)::VARCHAR::DOUBLE)
+            NOT is_written(try_cast(target_max AS FLOAT)::VARCHAR::DOUBLE)
+            AND NOT is_written(try_cast(target_min AS FLOAT)::VARCHAR::DOUBLE)
     ),
     sources AS (
         SELECT m.number, min(row) AS row
