@@ -4,8 +4,8 @@ A case gives rows to the tables that the stage reads, and values to its `variabl
 that come out, with the columns that it asserts; their order counts if the case is `ordered`. Columns that a given row
 does not name have the value of `defaults`, else NULL; many rows that follow a rule are given as a query. The columns of
 a table are today's (tables.py), unless the file lists them under `tables`. A statement that changes a table names it as
-the file's `changes`, and the rows that come out are those of that table. `before` lists tables that are made of the rows
-of the case first, in order, by their own statements.
+the file's `changes`, and the rows that come out are those of that table. A file's `before` lists tables that are made
+of the rows of each case first, in order, by their own statements.
 
 macros.yaml has the calls of each macro of sql/macros that decides something, and what they give.
 """
@@ -107,8 +107,9 @@ def test_stage(stage: str, file: dict[str, Any], case: dict[str, Any], connectio
         fill(connection, name, rows, file.get("defaults", {}).get(name, {}))
     for name, value in case.get("variables", {}).items():
         set_variable(connection, name, value)
+    makers = tables.makers(tables.world_of(stage))
     for name in file.get("before", []):
-        connection.execute(f"INSERT INTO {name} BY NAME {resources.sql(str(tables.makers(tables.world_of(stage))[name]))}")
+        connection.execute(f"INSERT INTO {name} BY NAME {resources.sql(str(makers[name]))}")
     relation = connection.execute(resources.sql(stage).replace(OF_THE_LAKE, ""), case.get("parameters"))
     if "changes" in file:
         relation = connection.execute(f"FROM {file['changes']}")
