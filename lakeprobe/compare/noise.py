@@ -25,7 +25,7 @@ TRACED = ("repeat", "makers")
 """The queries that find what made each value."""
 
 CERTAIN = (
-    "factors", "outputs", "inputs", "conditions", "errors", "floors", "largest_before",
+    "factors", "outputs", "gradient_sums", "inputs", "conditions", "errors", "floors", "largest_before",
     "arguments", "missing", "wiring", "sources", "given_gradients", "made", "zeros", "nonfinite", "evidence",
 )  # fmt: skip
 """The queries that find what rounding cannot produce: how far ops err, and a query for each kind of evidence."""

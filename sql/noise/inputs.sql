@@ -1,13 +1,14 @@
 -- inputs: how far what each op takes errs, and how large it is.
 -- grain: one op of noise_outputs
--- parameters: the tables paired, target_leaves, noise_leaves, noise_ops, noise_makers and noise_outputs; the variables
---   is_first_step and cross_framework
+-- parameters: the tables paired, target_leaves, noise_leaves, noise_ops, noise_makers, noise_outputs and noise_gradient_sums; the
+--   variables is_first_step and cross_framework
 -- error: the largest upper error of its inputs, 1 for an input of another shape. In a sum, inputs count by their size relative
 --   to the output: the norm of the side where it is larger, since golden's may be 0. What is added to many elements counts
 --   in each. After an optimizer step a parameter may differ in few elements only, which its statistics show from √n roundings
---   on, and by chance not at all: it errs like most of its size. Inputs of a sum, which may cancel, of a function with steps, and of an op that only picks elements err by the
---   precision of their statistics, unless those are equal to the last bit. If less than a hundredth of the terms is left,
---   what was computed errs by half a spacing all the same, which no statistic shows
+--   on, and by chance not at all: it errs like most of its size. Inputs of a sum, which may cancel, of a function with steps,
+--   and of an op that only picks elements err by the precision of their statistics, unless those are equal to the last bit.
+--   If less than a hundredth of the terms is left, what was computed errs by half a spacing all the same, which no statistic
+--   shows
 -- magnitude: the largest magnitude of its largest float input
 -- range: the largest quotient of the largest and the smallest magnitude of an input whose elements have one sign
 WITH
@@ -23,35 +24,6 @@ WITH
         FROM noise_makers
         WHERE (is_parameter OR is_trained) AND is_float AND phase = 'forward'
         GROUP BY n
-    ),
-    gradients AS (
-        SELECT number, row, n, width, is_input, target_key, taken, greatest(target_norm, golden_norm) AS norm
-        FROM noise_leaves
-        WHERE is_paired AND phase = 'backward' AND op_is_leaf AND is_float AND role IN ('input', 'output') AND target_key IS NOT NULL
-    ),
-    -- what no op put out
-    totals AS (
-        SELECT gradients.*
-        FROM gradients
-        LEFT JOIN (SELECT target_key, min(number) AS number FROM gradients WHERE NOT is_input GROUP BY target_key) AS made
-            ON made.target_key = gradients.target_key AND made.number < gradients.number
-        WHERE gradients.is_input AND norm > 0 AND made.number IS NULL
-    ),
-    -- what no op took
-    parts AS (
-        SELECT gradients.*
-        FROM gradients
-        LEFT JOIN (SELECT target_key, max(number) AS number FROM gradients WHERE is_input GROUP BY target_key) AS used
-            ON used.target_key = gradients.target_key AND used.number > gradients.number
-        WHERE NOT gradients.is_input AND taken > 0 AND used.number IS NULL
-    ),
-    -- A gradient that no op put out is the sum of those since the last such sum that no op took; sums are not recorded. What is
-    -- small in one errs all the same
-    added_up AS (
-        SELECT whole.row, least(1, max(part.taken * part.norm / whole.norm)) AS error
-        FROM parts AS part
-        ASOF JOIN totals AS whole ON whole.n = part.n AND whole.width = part.width AND whole.number > part.number
-        GROUP BY whole.row
     ),
     given AS (
         SELECT
@@ -81,7 +53,7 @@ WITH
             if(m.is_source OR leaves.is_measured, 0, leaves.spacing / 2) AS last_digit,
             greatest(
                 leaves.taken,
-                added_up.error,
+                sums.error,
                 if(
                     (m.is_parameter OR m.is_trained)
                     AND leaves.is_float
@@ -94,7 +66,7 @@ WITH
         FROM leaves
         LEFT JOIN noise_makers AS m USING (row)
         LEFT JOIN stepped ON stepped.n = leaves.n
-        LEFT JOIN added_up ON added_up.row = leaves.row
+        LEFT JOIN noise_gradient_sums AS sums ON sums.row = leaves.row
     ),
     -- of an op whose inputs one run did not record it is taken that it works on all that came before
     recorded AS (
