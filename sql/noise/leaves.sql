@@ -358,8 +358,8 @@ SELECT
             AND golden_max = golden_min
             AND abs(target_max - golden_max) > if(n > 1, 0, 0.01 * greatest(abs(target_max), abs(golden_max)))
             AND NOT is_low_precision(spacing)
-            THEN is_written(try_cast(target_max AS FLOAT)::VARCHAR::DOUBLE)
-            AND is_written(try_cast(golden_max AS FLOAT)::VARCHAR::DOUBLE)
+            THEN is_written_element(target_max)
+            AND is_written_element(golden_max)
         ELSE false
     END AS is_other_constant,
     coalesce(

@@ -143,7 +143,7 @@ WITH
             AND is_cast(taken.golden_max, made.golden_max)
             AND is_cast(taken.golden_min, made.golden_min)
     ),
-    -- such places say nothing if anything errs before
+    -- where an op writes may hang on a choice outside, so it says nothing if anything errs before
     written_at AS (
         SELECT number FROM noise_ops WHERE writes_at(api)
     ),
@@ -158,9 +158,7 @@ WITH
     drawn AS (
         SELECT row
         FROM unchanged
-        WHERE
-            NOT is_written(try_cast(target_max AS FLOAT)::VARCHAR::DOUBLE)
-            AND NOT is_written(try_cast(target_min AS FLOAT)::VARCHAR::DOUBLE)
+        WHERE NOT is_written_element(target_max) AND NOT is_written_element(target_min)
     ),
     sources AS (
         SELECT m.number, min(row) AS row

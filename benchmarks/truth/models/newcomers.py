@@ -17,6 +17,7 @@ from benchmarks.truth.models.tasks import (
     LATENT,
     PAIR,
     SHORT,
+    STAGES,
     STEPS,
     TEXT_CLASS,
     Draw,
@@ -98,7 +99,6 @@ def _backbone(*stages: int) -> dict[str, Any]:
     return {"use_timm_backbone": False, "use_pretrained_backbone": False, "backbone": None, "backbone_config": seen}
 
 
-STAGES = ["stage1", "stage2", "stage3", "stage4"]
 DETECTOR = {
     "d_model": 32, "encoder_layers": 2, "decoder_layers": 2, "encoder_ffn_dim": 64, "decoder_ffn_dim": 64,
     "encoder_attention_heads": 4, "decoder_attention_heads": 4, "num_queries": 6, "num_labels": CLASSES,

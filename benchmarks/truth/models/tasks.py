@@ -160,6 +160,7 @@ STEPS = {
     "vocab_size": VOCABULARY, "d_model": 48, "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 4,
     "decoder_attention_heads": 4, "encoder_ffn_dim": 96, "decoder_ffn_dim": 96,
 }  # fmt: skip
+STAGES = ["stage1", "stage2", "stage3", "stage4"]
 LATENT = {"q_lora_rank": 24, "kv_lora_rank": 16, "qk_nope_head_dim": 8, "qk_rope_head_dim": 4, "v_head_dim": 12}
 CHOSEN = {"num_experts_per_tok": 2, "moe_intermediate_size": 32}
 
@@ -191,7 +192,7 @@ MEMBERS: dict[str, Build] = {
         "num_hidden_layers": 4}, backbone_out_indices=[0, 1, 2, 3], neck_hidden_sizes=[8, 16, 24, 32],
         fusion_hidden_size=16, num_labels=CLASSES)), EACH_PIXEL),
     "upernet": training(lambda: hf.UperNetForSemanticSegmentation(hf.UperNetConfig(backbone_config=hf.ConvNextConfig(
-        hidden_sizes=[8, 16, 24, 32], depths=[1, 1, 1, 1], out_features=["stage1", "stage2", "stage3", "stage4"]),
+        hidden_sizes=[8, 16, 24, 32], depths=[1, 1, 1, 1], out_features=STAGES),
         hidden_size=32, auxiliary_in_channels=24, auxiliary_channels=16, num_labels=CLASSES)), EACH_PIXEL),
     "mobilevitseg": training(lambda: hf.MobileViTForSemanticSegmentation(hf.MobileViTConfig(hidden_sizes=[24, 32, 48],
         neck_hidden_sizes=[8, 12, 16, 24, 32, 40, 48], num_attention_heads=4, image_size=64, aspp_out_channels=32,
@@ -271,7 +272,7 @@ MEMBERS: dict[str, Build] = {
         image_size=64, num_labels=CLASSES)), EACH_PIXEL),
     "depthanything": training(lambda: WithLoss(hf.DepthAnythingForDepthEstimation(hf.DepthAnythingConfig(
         backbone_config=hf.Dinov2Config(hidden_size=48, num_hidden_layers=4, num_attention_heads=4, image_size=56,
-        patch_size=14, out_features=["stage1", "stage2", "stage3", "stage4"], reshape_hidden_states=False,
+        patch_size=14, out_features=STAGES, reshape_hidden_states=False,
         apply_layernorm=True), neck_hidden_sizes=[8, 16, 24, 32], fusion_hidden_size=16, head_hidden_size=8,
         reassemble_hidden_size=48, patch_size=14)), "predicted_depth"), given(pixel_values=image(56),
         labels=between(0, 56, 56))),
