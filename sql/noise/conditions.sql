@@ -10,7 +10,10 @@
 --   terms cancel magnifies by the norm that it would have if they did not, √K · rms(A) · rms(B), over the norm that it has
 --   (ibid., §3.5: |fl(C) − C| ≤ γₖ |A| |B|). Where the elements of A are nearly equal, as after a softmax, so are the rows of
 --   the product: they err together, and the norm and the mean show √rows of that. Attention takes a softmax of scores, which
---   sees their error as an absolute one: it counts by a quarter of their size
+--   sees their error as an absolute one: it counts by a quarter of their size. A system of equations magnifies by the
+--   condition number of its matrix A, which is no less than ‖A‖ ‖x‖ / ‖b‖ (ibid., §7.1), as by ‖A‖ ‖A⁻¹‖ where the inverse
+--   is wanted. A decomposition into vectors has no sure digit: nearly equal values exchange them, and their signs are free.
+--   The root of an element next to 0 errs by the root of its error
 -- extreme_condition: how many times the rounding of its elements an extreme may move: by a few deviations, and in a matrix
 --   product no further than if all of its terms were the largest ones (ibid.)
 -- is_passed_on: the op multiplies what it takes, or cuts it off, so a gradient passes it as it is
@@ -50,6 +53,20 @@ WITH
         GROUP BY number
         HAVING count(*) = 2
     ),
+    -- how large a result a system of equations needs: next to nothing of the matrix is left where it is needed
+    solved AS (
+        SELECT
+            number,
+            max(if(is_matrix, if(api = 'cholesky_solve', golden_norm ** 2, golden_norm) / sqrt(height), NULL)) AS matrix,
+            coalesce(max(if(is_matrix, NULL, golden_norm)), max(if(is_matrix, sqrt(height), NULL))) AS wanted
+        FROM (
+            SELECT number, api, golden_norm, height, slot = if(regexp_matches(api, '_solve'), 'input.1', 'input.0') AS is_matrix
+            FROM noise_leaves
+            JOIN noise_ops USING (number)
+            WHERE is_paired AND is_float AND is_input AND direction = 'forward' AND solves(api)
+        )
+        GROUP BY number
+    ),
     -- apart, because a name that is used in the same SELECT stands for its expression again
     measured AS (
         SELECT
@@ -73,6 +90,10 @@ WITH
                     THEN
                         if(divides_gradients(api), coalesce(inputs.range, 1), greatest(coalesce(inputs.magnitude, 1), 1))
                         / coalesce(least(1, nullif(if(isfinite(outputs.norm), result / sqrt(outputs.n), outputs.magnitude), 0)), 1)
+                WHEN solved.number IS NOT NULL THEN greatest(1, solved.matrix * outputs.norm / nullif(solved.wanted, 0))
+                WHEN regexp_matches(o.api, '(?i)^(eigh?|linalg_eigh?|svd|linalg_svd|symeig|svd_lowrank|pca_lowrank)$') THEN 1e7
+                WHEN o.direction = 'forward' AND regexp_matches(o.api, '(?i)^sqrt_?$')
+                    THEN greatest(1, least(sqrt(coalesce(inputs.range, 1)) / 2, 1 / sqrt(nullif(inputs.error, 0))))
                 WHEN factors.size > 0 AND outputs.norm > 0
                     THEN
                         greatest(sqrt(factors.terms) * factors.size / (outputs.norm / sqrt(outputs.n)), 1)
@@ -88,6 +109,7 @@ WITH
         JOIN noise_ops AS o USING (number)
         JOIN noise_inputs AS inputs USING (number)
         LEFT JOIN factors USING (number)
+        LEFT JOIN solved USING (number)
         LEFT JOIN scores USING (number)
     )
 SELECT

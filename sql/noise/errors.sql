@@ -60,7 +60,7 @@ WITH
         SELECT
             call_key,
             max(greatest(error_taken, taken_out)) AS error,
-            max(if(is_attention(api), condition, NULL)) AS condition,
+            max(if(is_attention(api) OR solves(api), condition, NULL)) AS condition,
             max(magnitude) AS magnitude,
             max(range) AS range,
             max(made) AS made

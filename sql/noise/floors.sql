@@ -34,9 +34,20 @@ WITH
         GROUP BY number
         HAVING max(golden_norm / sqrt(n)) FILTER (WHERE is_input AND n = width) > max(golden_norm / sqrt(n)) FILTER (WHERE NOT is_input) / 2
     ),
+    -- golden's result times a number, to the last digits: the op does not round differently
+    multiplied AS (
+        SELECT number
+        FROM noise_leaves
+        WHERE
+            NOT is_input
+            AND n >= 8
+            AND greatest(scatter, left_of_mean / sqrt(n)) <= 2 * spacing
+            AND abs(shift) > 40 * spacing
+            AND NOT is_low_precision(spacing)
+    ),
     -- no chip cuts the inputs of products of vectors: they do not tell how those of matrices round
     ops AS (
-        SELECT *
+        SELECT *, upper_out = 0 OR number IN (FROM multiplied) AS is_repeated
         FROM noise_ops
         JOIN noise_errors USING (number)
         WHERE
@@ -82,17 +93,17 @@ WITH
     masks AS (
         SELECT number FROM noise_leaves WHERE NOT is_input AND is_float GROUP BY number HAVING bool_and(is_masked OR is_bounded)
     ),
-    -- what becomes of inputs that agree to the last bit; beside ops of low precision, which hide what rounding changes,
-    -- those of full precision tell
+    -- what becomes of inputs that agree to the last bit: where none do, other ops round no more than products do. Beside ops
+    -- of low precision, which hide what rounding changes, those of full precision tell
     shares AS (
-        SELECT 0.6 AS least, avg((upper_out = 0)::INTEGER) FILTER (WHERE error_in = 0) AS share
+        SELECT rounding, 0.6 AS least, avg(is_repeated::INTEGER) FILTER (WHERE error_in = 0) AS share
         FROM ops
         ANTI JOIN masks USING (number)
         WHERE rounding <> 'exact' AND phase = 'forward'
         GROUP BY rounding
         HAVING max(error_out) > 0
         UNION ALL
-        SELECT 0.85, avg((upper_out = 0)::INTEGER) FILTER (WHERE error_in = 0)
+        SELECT 'low', 0.85, avg(is_repeated::INTEGER) FILTER (WHERE error_in = 0)
         FROM ops
         ANTI JOIN masks USING (number)
         CROSS JOIN all_ops
@@ -100,7 +111,9 @@ WITH
         HAVING count(*) FILTER (WHERE error_in = 0) >= 3
     ),
     repeatable AS (
-        SELECT bool_and(coalesce(share, 0) >= least) AS is_bitwise FROM shares
+        SELECT bool_and(coalesce(share, if(rounding = 'other', of_products, 0), 0) >= least) AS is_bitwise
+        FROM shares
+        CROSS JOIN (SELECT max(share) FILTER (WHERE rounding = 'matmul') AS of_products FROM shares)
     ),
     digests AS (
         SELECT coalesce(bool_or(differs), false) AND avg(differs::INTEGER) > 0.4 AS are_rounding

@@ -160,6 +160,26 @@ WITH
         FROM unchanged
         WHERE NOT is_written_element(target_max) AND NOT is_written_element(target_min)
     ),
+    -- golden's values times a number, all of them: nothing rounds so
+    multiplied AS (
+        SELECT row, abs(shift) AS share
+        FROM noise_leaves
+        WHERE
+            is_input
+            AND phase = 'forward'
+            AND n >= 8
+            AND abs(shift) > getvariable('coarsest_matmul')
+            AND greatest(scatter, left_of_mean / sqrt(n)) < abs(shift) / 100
+    ),
+    -- what an op in place replaces all the same may be memory that nothing was written to
+    replaced AS (
+        SELECT min(l.row) FILTER (WHERE l.is_input AND l.slot = 'input.0') AS row
+        FROM noise_leaves AS l
+        JOIN noise_ops AS o USING (number)
+        WHERE o.side = 'pair' AND o.phase = 'forward' AND o.api LIKE '%\_' ESCAPE '\'
+        GROUP BY l.number
+        HAVING NOT bool_or(l.differs) FILTER (WHERE NOT l.is_input)
+    ),
     sources AS (
         SELECT m.number, min(row) AS row
         FROM noise_makers AS m
@@ -169,6 +189,8 @@ WITH
         ANTI JOIN without_effect USING (row)
         ANTI JOIN made_before USING (row)
         ANTI JOIN cast_from_numbers USING (row)
+        ANTI JOIN replaced USING (row)
+        LEFT JOIN multiplied USING (row)
         CROSS JOIN parameter_errors
         CROSS JOIN matmul_floor
         CROSS JOIN (SELECT most FROM noise_floors WHERE rounding = 'other') AS others
@@ -193,6 +215,7 @@ WITH
                 -- zeros beside masked elements, of which there are more or fewer
                 WHEN m.is_masked AND m.magnitude = 0 THEN has_same_extremes OR row IN (FROM masks)
                 WHEN is_exact AND getvariable('is_first_step') THEN coalesce(m.upper, 0) > getvariable('outright_factor') * others.most
+                WHEN multiplied.share > before.tensor_error THEN true
                 WHEN
                     row IN (FROM drawn)
                     AND m.number <= integers.number

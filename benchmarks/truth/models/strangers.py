@@ -36,7 +36,7 @@ CHANGES = {
 }
 """What is done to a weight of a linear layer or a convolution, one each."""
 
-DATA = r"embedding|dropout|__\w+__|view|reshape|where|pad|new_zeros|clone|cumsum|eq|ne|conv\dd|long|float|to"
+DATA = r"embedding|dropout|__\w+__|view|reshape|where|pad|new_zeros|clone|cumsum|eq|ne|conv\dd|long|float|to|roll|index_add"
 """Ops that take a batch before all others."""
 
 LABELS = r"cross_entropy|one_hot|contiguous|masked_fill_|\w+_loss|kl_div|sign|binary_cross_entropy\w*"
@@ -108,7 +108,7 @@ def _defects(build: Build, chance: random.Random) -> Iterator[Defect]:
 def _around(training: Training) -> Iterator[Defect]:
     """What is wrong around the network: its batches, and the loop that trains it."""
     key = next(key for key in training.batches[0] if key != "labels")
-    taken_first = (*call(DATA), Cause(r"\.(linear|cat|cdist|bmm)\.0\.forward"))
+    taken_first = (*call(DATA), Cause(r"\.(linear|cat|cdist|bmm)\.0\.forward|\.(GRU|LSTM)\.forward\.0"))
     yield defects.other_data("data", taken_first, lambda batch: _other_input(batch, key))
     if "labels" in training.batches[0]:
         labels = defects.other_data("label", call(f"{DATA}|{LABELS}"), _other_label, 1)
@@ -117,7 +117,8 @@ def _around(training: Training) -> Iterator[Defect]:
         yield defects.optimizer("decay", r"add", weight_decay=0.1)
         yield defects.loop("divisor", call(r"__r?truediv__|div"), divides=False)
     else:
-        yield defects.optimizer("decay", r"mul_", weight_decay=0.1)
+        decays_apart = training.optimizer.__name__ in ("AdamW", "Lion", "Muon")
+        yield defects.optimizer("decay", r"mul_" if decays_apart else r"add|mul_", weight_decay=0.1)
         yield defects.optimizer("eps", r"add_|addcdiv_", eps=1e-6)
     yield defects.loop("clip", defects.CLIPPING, clip=0.9)
 
