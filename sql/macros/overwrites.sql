@@ -3,5 +3,5 @@
 CREATE OR REPLACE MACRO overwrites(api) AS
 regexp_matches(
     api,
-    '(?i)^(__setitem__|copy_|fill_|zero_|normal_|uniform_|random_|bernoulli_|exponential_|geometric_|log_normal_|cauchy_)$'
+    '(?i)^(__setitem__|index_put_|index_copy_|scatter_|copy_|fill_|zero_|normal_|uniform_|random_|bernoulli_|exponential_|geometric_|log_normal_|cauchy_)$'
 )

@@ -171,15 +171,6 @@ WITH
             AND abs(shift) > getvariable('coarsest_matmul')
             AND greatest(scatter, left_of_mean / sqrt(n)) < abs(shift) / 100
     ),
-    -- what an op in place replaces all the same may be memory that nothing was written to
-    replaced AS (
-        SELECT min(l.row) FILTER (WHERE l.is_input AND l.slot = 'input.0') AS row
-        FROM noise_leaves AS l
-        JOIN noise_ops AS o USING (number)
-        WHERE o.side = 'pair' AND o.phase = 'forward' AND o.api LIKE '%\_' ESCAPE '\'
-        GROUP BY l.number
-        HAVING NOT bool_or(l.differs) FILTER (WHERE NOT l.is_input)
-    ),
     sources AS (
         SELECT m.number, min(row) AS row
         FROM noise_makers AS m
@@ -189,7 +180,6 @@ WITH
         ANTI JOIN without_effect USING (row)
         ANTI JOIN made_before USING (row)
         ANTI JOIN cast_from_numbers USING (row)
-        ANTI JOIN replaced USING (row)
         LEFT JOIN multiplied USING (row)
         CROSS JOIN parameter_errors
         CROSS JOIN matmul_floor

@@ -6,8 +6,10 @@ numbers of a distribution that is learned, two networks that train against each 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -23,27 +25,32 @@ from benchmarks.truth.training import Training
 
 ROWS, CLASSES, NODES, EDGES = 12, 5, 24, 80
 
-TAKES_LABELS = {
-    "clusters": r"linear\.3", "wandering": r"linear\.0", "regression": "cholesky_solve", "transport": "cdist", "context": "cat",
-}  # fmt: skip
-"""The op that takes the labels first, as a pattern, where it is none that others have for them."""
+TAKEN = {
+    "clusters": {"label": "linear.3"},
+    "wandering": {"label": "linear.0", "data": "linear.12"},
+    "regression": {"label": "cholesky_solve.0"},
+    "transport": {"label": "cdist.0"},
+    "context": {"label": "cat.0"},
+}
+"""The call that takes a batch's labels or inputs first, where others take them otherwise."""
 
 
 def model(name: str) -> Model:
     """The program of this name, and what is planted in it."""
     planted = strangers.planted_by_chance(MEMBERS[name], name)
-    if name not in TAKES_LABELS:
-        return planted
-    taken = Cause(rf"\.({TAKES_LABELS[name]})(\.\d+)?\.forward")
+    taken = TAKEN.get(name, {})
     defects = (
-        replace(defect, causes=(taken,)) if defect.name == "label" else defect for defect in planted.defects
+        replace(defect, causes=(Cause(rf"\.{re.escape(taken[defect.name])}\.forward"),))
+        if defect.name in taken
+        else defect
+        for defect in planted.defects
     )
     return replace(planted, defects=tuple(defects))
 
 
 def _layers(*widths: int, act: type[nn.Module] = nn.SiLU) -> nn.Sequential:
     parts: list[nn.Module] = []
-    for width, following in zip(widths, widths[1:], strict=False):
+    for width, following in pairwise(widths):
         parts += [nn.Linear(width, following), act()]
     return nn.Sequential(*parts[:-1])
 
@@ -243,7 +250,9 @@ class Clusters(nn.Module):
     def forward(self, inputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         scores = [self.centres(functional.normalize(self.sees(view))) for view in (inputs, labels)]
         aims = [self._shared(score.detach()) for score in scores]
-        parts = [-(aim * (score / 0.2).log_softmax(1)).sum(1).mean() for aim, score in zip(aims[::-1], scores)]
+        parts = [
+            -(aim * (score / 0.2).log_softmax(1)).sum(1).mean() for aim, score in zip(aims[::-1], scores, strict=True)
+        ]
         return (parts[0] + parts[1]) / 2
 
     @staticmethod
@@ -663,7 +672,7 @@ class Context(nn.Module):
 
 
 class Boxes(nn.Module):
-    """One box and a class for each cell of a grid: overlap, distance of centres and of shapes; where nothing is, less."""
+    """One box for each cell of a grid: overlap, distance of centres and of shapes, and whether it is there."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -796,9 +805,7 @@ class Packed(nn.Module):
 
     def forward(self, inputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         lengths = torch.arange(len(inputs)) % 5 + 4
-        packed = nn.utils.rnn.pack_padded_sequence(
-            self.tokens(inputs), lengths, batch_first=True, enforce_sorted=False
-        )
+        packed = nn.utils.rnn.pack_padded_sequence(self.tokens(inputs), lengths, batch_first=True, enforce_sorted=False)
         states, (last, _) = self.body(packed)
         padded, _ = nn.utils.rnn.pad_packed_sequence(states, batch_first=True)
         return functional.cross_entropy(self.head(torch.cat([last[0], last[1]], -1) + padded.mean(1)), labels)
@@ -817,7 +824,11 @@ class Chances(nn.Module):
         reward = labels[torch.arange(len(inputs)), drawn]
         expected = self.expects(inputs)[:, 0]
         praise = (reward - expected).detach()
-        return functional.mse_loss(expected, reward) - (choice.log_prob(drawn) * praise).mean() - 0.01 * choice.entropy().mean()
+        return (
+            functional.mse_loss(expected, reward)
+            - (choice.log_prob(drawn) * praise).mean()
+            - 0.01 * choice.entropy().mean()
+        )
 
 
 class Lion(torch.optim.Optimizer):

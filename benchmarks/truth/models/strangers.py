@@ -36,7 +36,10 @@ CHANGES = {
 }
 """What is done to a weight of a linear layer or a convolution, one each."""
 
-DATA = r"embedding|dropout|__\w+__|view|reshape|where|pad|new_zeros|clone|cumsum|eq|ne|conv\dd|long|float|to|roll|index_add"
+DATA = (
+    r"embedding|dropout|__\w+__|view|reshape|where|pad|new_zeros|clone|cumsum|eq|ne|conv\dd|long|float|to|roll"
+    r"|index_add"
+)
 """Ops that take a batch before all others."""
 
 LABELS = r"cross_entropy|one_hot|contiguous|masked_fill_|\w+_loss|kl_div|sign|binary_cross_entropy\w*"
