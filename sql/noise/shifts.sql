@@ -10,8 +10,8 @@
 -- shift: how much the norm of the output moves, relative to itself and beyond the norms of its inputs; a normalisation
 --   removes the shift of its inputs. What is added to a product has its share of the square of the norm, and does not shift
 --   with the factors. The rows of a softmax sum to one whatever its input, so its mean is used instead.
--- usual: the median shift of its kind; 0 for a small number of normalisations, or of
---   products in 16 bits, where nothing is cut. Behind a defect all ops of the kind may
+-- usual: the median shift of its kind; 0 for a small number of normalisations, for products in 16 bits, where nothing is cut,
+--   and where it is more than cut factors make. Behind a defect all ops of the kind may
 --   shift, so the ops of the kind that came before tell, too, once there are five; of the two views the one in which the op
 --   stands out further
 -- unit: the deviation from the usual that rounding explains: the spread of its kind, the effect of independent errors (the
@@ -179,8 +179,9 @@ WITH
         SELECT
             ops.*,
             views.* EXCLUDE (number, usual, spread, error_out),
-            -- what is added may be cut as factors are, or not
-            views.usual * (1 + share) / 2 AS usual,
+            -- cut factors move a norm by less: what moves further in most of a kind, as in a module that is called again and
+            -- again, is wrong in most. What is added may be cut as factors are, or not
+            if(is_one_product AND abs(views.usual) > getvariable('coarsest_matmul') / 2, 0, views.usual) * (1 + share) / 2 AS usual,
             views.spread + abs(views.usual) * (1 - share) / 4 AS spread,
             error_in,
             condition,
