@@ -87,7 +87,7 @@ class Noise(TorchDispatchMode):
             return tree_map(_narrowed, wide)
         if self.kind == "tf32" and kernel in _MATRIX:
             args = tree_map(_cut, args)
-        is_reordered = self.kind in ("tf32", "threads") and kernel in _PRODUCTS
+        is_reordered = self.kind in ("tf32", "threads") and kernel in _PRODUCTS and all(map(_is_dense, args))
         if is_reordered:
             args = self._reordered(args)
         result = func(*args, **kwargs)
@@ -176,7 +176,11 @@ def shake_parameters(network: torch.nn.Module, seed: int, relative: float = WEIG
 
 
 def _is_float(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) and value.is_floating_point()
+    return isinstance(value, torch.Tensor) and value.is_floating_point() and _is_dense(value)
+
+
+def _is_dense(value: Any) -> bool:
+    return not isinstance(value, torch.Tensor) or value.layout == torch.strided
 
 
 def _widened(value: Any) -> Any:

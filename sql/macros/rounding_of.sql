@@ -15,7 +15,7 @@ CASE
             api,
             '(?i)getitem|setitem|view|reshape|transpose|permute|expand|repeat|\bcat\b|concat|stack|chunk|split|flatten'
             || '|where|masked_fill|index|gather|clone|contiguous|__neg__|relu\b|max_?pool|pad\b|roll|flip|unsqueeze'
-            || '|squeeze|clamp|\babs\b|tril|triu|topk|detach|identity|unfold|narrow|select|slice|scatter\b'
+            || '|squeeze|clamp|\babs\b|tril|triu|diagonal|topk|detach|identity|unfold|narrow|select|slice|scatter\b'
         )
         THEN 'exact'
     ELSE 'other'

@@ -8,7 +8,7 @@
 --   on, and by chance not at all: it errs like most of its size. Inputs of a sum, which may cancel, of a function with steps,
 --   and of an op that only picks elements err by the precision of their statistics, unless those are equal to the last bit.
 --   If less than a hundredth of the terms is left, what was computed errs by half a spacing all the same, which no statistic
---   shows
+--   shows. What an op picks of a tensor that no recorded op computed errs by as much as anything before
 -- magnitude: the largest magnitude of its largest float input
 -- range: the largest quotient of the largest and the smallest magnitude of an input whose elements have one sign
 WITH
@@ -49,6 +49,9 @@ WITH
             AND leaves.is_masked
             AND leaves.magnitude > 0
             AND coalesce(m.is_source AND NOT m.is_parameter, false) AS is_hidden,
+            -- computed by an op that was not recorded
+            coalesce(m.is_trained AND NOT m.is_parameter, false)
+            AND (SELECT count(*) > 0 FROM noise_makers WHERE is_parameter) AS is_computed,
             -- the last digit of what was computed, which no statistic may show
             if(m.is_source OR leaves.is_measured, 0, leaves.spacing / 2) AS last_digit,
             greatest(
@@ -145,6 +148,7 @@ WITH
             ) AS summed,
             bool_and(is_like AND NOT is_masked) AS is_summable,
             bool_or(is_hidden) AS is_hidden,
+            bool_or(is_computed) AS is_computed,
             max(n) AS n,
             -- of what is worked on, not of a weight beside it
             max_by(magnitude, (n, magnitude)) FILTER (WHERE is_float AND isfinite(magnitude)) AS magnitude,
@@ -187,7 +191,7 @@ WITH
                 ),
                 if(recorded.target_seq IS NOT NULL, 0, NULL)
             ) AS error_taken,
-            unseen.target_seq IS NOT NULL OR taken.is_hidden AS is_unseen,
+            unseen.target_seq IS NOT NULL OR taken.is_hidden OR (taken.is_computed AND o.rounding = 'exact') AS is_unseen,
             coalesce(if(taken.is_hidden, NULL, traced.error), earlier.error) AS error_before,
             are_rows_exchanged AND o.direction = 'backward' AND is_sum(api) AND outputs.least_n < taken.n AS is_exchanged
         FROM noise_outputs AS outputs

@@ -97,7 +97,16 @@ WITH
     ),
     -- a table of few rows: joined first, all rows would look for an earlier one
     unknown AS MATERIALIZED (
-        SELECT m.number, p.row, p.target_max, p.target_min, p.golden_max, p.golden_min, p.target_norm, p.golden_norm
+        SELECT
+            m.number,
+            m.is_parameter OR m.is_trained AS is_trained,
+            p.row,
+            p.target_max,
+            p.target_min,
+            p.golden_max,
+            p.golden_min,
+            p.target_norm,
+            p.golden_norm
         FROM noise_makers AS m
         JOIN paired AS p USING (row)
         WHERE m.is_source AND m.differs AND m.is_float AND m.phase = 'forward'
@@ -125,6 +134,22 @@ WITH
             AND abs(made.target_norm - taken.target_norm) <= getvariable('same_norm') * taken.target_norm
             AND abs(made.golden_norm - taken.golden_norm) <= getvariable('same_norm') * taken.golden_norm
         JOIN noise_ops AS o ON o.target_seq = made.target_seq AND o.number < taken.number
+    ),
+    -- rows that a choice picked from data which agrees: behind one that flipped they are others
+    picked AS (
+        SELECT DISTINCT taken.row
+        FROM unknown AS taken
+        JOIN integers ON integers.number < taken.number
+        JOIN noise_leaves AS whole ON whole.is_input AND whole.is_float AND NOT whole.differs AND whole.number <= taken.number
+        JOIN paired AS p ON p.row = whole.row
+        WHERE
+            NOT taken.is_trained
+            AND p.target_max >= taken.target_max
+            AND p.target_min <= taken.target_min
+            AND p.golden_max >= taken.golden_max
+            AND p.golden_min <= taken.golden_min
+            AND (p.target_max = taken.target_max OR p.target_min = taken.target_min)
+            AND p.target_max > p.target_min
     ),
     -- nor is a cast. What is left of a number may be another integer where the number rounds
     cast_from_numbers AS (
@@ -179,6 +204,7 @@ WITH
         ANTI JOIN negligible USING (row)
         ANTI JOIN without_effect USING (row)
         ANTI JOIN made_before USING (row)
+        ANTI JOIN picked USING (row)
         ANTI JOIN cast_from_numbers USING (row)
         LEFT JOIN multiplied USING (row)
         CROSS JOIN parameter_errors

@@ -1,7 +1,7 @@
 """Small networks around one unusual part each: planted at places that are drawn by chance.
 
-Steps that pass a gradient on, sorting, choosing the largest, sums over groups, matrices that are inverted or decomposed,
-masks on weights, places that are computed. Each returns the loss of a batch.
+Steps that pass a gradient on, sorting, choosing the largest, sums over groups, matrices that are inverted, masks on
+weights, places that are computed. Each returns the loss of a batch.
 """
 
 from __future__ import annotations

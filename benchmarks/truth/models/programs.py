@@ -30,7 +30,7 @@ TAKEN = {
     "wandering": {"label": "linear.0", "data": "linear.12"},
     "regression": {"label": "cholesky_solve.0"},
     "transport": {"label": "cdist.0"},
-    "context": {"label": "cat.0"},
+    "context": {"label": "linear.0"},
 }
 """The call that takes a batch's labels or inputs first, where others take them otherwise."""
 
