@@ -6,6 +6,8 @@ comparison itself the error that ops of each kind add, and find what rounding ca
 
 from __future__ import annotations
 
+import threading
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -47,6 +49,21 @@ class Repeats:
     rank: int
 
 
+def parse_ahead(connection: duckdb.DuckDBPyConnection) -> None:
+    """Parse the queries of the noise analysis on a thread of its own, while both sides are loaded and paired."""
+    import duckdb
+
+    queries = (*MEASURED, *TRACED, *CERTAIN, *BEYOND_ROUNDING, "suspects")
+    other = connection.cursor()
+
+    def parse() -> None:
+        with suppress(duckdb.Error):  # the comparison has failed and closed it
+            for query in queries:
+                parsed(other, _creating(query, query))
+
+    threading.Thread(target=parse, daemon=True).start()
+
+
 def find_suspects(connection: duckdb.DuckDBPyConnection, step: int, is_first: bool, is_after_equal: bool) -> bool:
     """Make the table noise_suspects of a comparison whose rows are paired, measured and judged.
 
@@ -84,8 +101,11 @@ def _run(connection: duckdb.DuckDBPyConnection, queries: tuple[str, ...]) -> Non
 
 
 def _create(connection: duckdb.DuckDBPyConnection, name: str, query: str) -> None:
-    statement = f"CREATE TEMP TABLE noise_{name} AS {resources.sql(f'noise/{query}')}"
-    connection.execute(parsed(connection, statement))
+    connection.execute(parsed(connection, _creating(name, query)))
+
+
+def _creating(name: str, query: str) -> str:
+    return f"CREATE TEMP TABLE noise_{name} AS {resources.sql(f'noise/{query}')}"
 
 
 def load_repeats(connection: duckdb.DuckDBPyConnection, repeats: Repeats | None) -> None:

@@ -128,6 +128,7 @@ def compare_units(task: PairTask, when_over: limits.WhenOver = lambda: None) -> 
     for opened in (connection, writer):
         storage.connect(opened, task.lake)
     origin = task.rule.origin if task.rule else "the default rule"
+    noise.parse_ahead(connection)
     try:
         set_spill_folder(connection, task.staged / "spill")
         if task.memory is not None:

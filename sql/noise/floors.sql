@@ -34,20 +34,25 @@ WITH
         GROUP BY number
         HAVING max(golden_norm / sqrt(n)) FILTER (WHERE is_input AND n = width) > max(golden_norm / sqrt(n)) FILTER (WHERE NOT is_input) / 2
     ),
-    -- golden's result times a number, to the last digits: the op does not round differently
+    -- golden's result times a number: what is left is how the op rounds, if cut factors do not move norms so far. To the last
+    -- digits it does not round differently
     multiplied AS (
-        SELECT number
+        SELECT
+            number,
+            max(greatest(scatter, left_of_mean / sqrt(n))) AS left_over,
+            max(spacing) AS spacing
         FROM noise_leaves
         WHERE
             NOT is_input
             AND n >= 8
-            AND greatest(scatter, left_of_mean / sqrt(n)) <= 2 * spacing
-            AND abs(shift) > 40 * spacing
             AND NOT is_low_precision(spacing)
+            AND abs(shift) > greatest(20 * scatter, 20 * left_of_mean / sqrt(n), 40 * spacing)
+        GROUP BY number
+        HAVING left_over <= 2 * max(spacing) OR min(abs(shift)) > getvariable('coarsest_matmul') / 2
     ),
     -- no chip cuts the inputs of products of vectors: they do not tell how those of matrices round
     ops AS (
-        SELECT *, upper_out = 0 OR number IN (FROM multiplied) AS is_repeated
+        SELECT *, upper_out = 0 OR number IN (SELECT number FROM multiplied WHERE left_over <= 2 * spacing) AS is_repeated
         FROM noise_ops
         JOIN noise_errors USING (number)
         WHERE
@@ -62,13 +67,14 @@ WITH
     erring AS (
         SELECT
             rounding,
-            error_out,
+            least(error_out, left_over) AS error_out,
             number IN (FROM biased) AS is_biased,
             row_number() OVER (PARTITION BY rounding ORDER BY error_in, number) <= greatest(4, count(*) OVER (PARTITION BY rounding) / 8)
                 AS is_early
         FROM ops
+        LEFT JOIN (SELECT number, left_over FROM multiplied) AS multiplied USING (number)
         CROSS JOIN near
-        WHERE phase = 'forward' AND (error_out > 0 OR is_near)
+        WHERE phase = 'forward' AND (ops.error_out > 0 OR is_near)
     ),
     low AS (
         SELECT
@@ -101,7 +107,7 @@ WITH
         ANTI JOIN masks USING (number)
         WHERE rounding <> 'exact' AND phase = 'forward'
         GROUP BY rounding
-        HAVING max(error_out) > 0
+        HAVING max(upper_out) > 0
         UNION ALL
         SELECT 'low', 0.85, avg(is_repeated::INTEGER) FILTER (WHERE error_in = 0)
         FROM ops

@@ -173,17 +173,28 @@ WITH
         SELECT number FROM noise_ops WHERE writes_at(api)
     ),
     -- a table of few rows: of all it takes long to tell how many digits they have
-    unchanged AS MATERIALIZED (
-        SELECT m.row, p.target_max, p.target_min
+    given AS MATERIALIZED (
+        SELECT m.row, m.has_same_extremes, p.target_max, p.target_min, p.golden_max, p.golden_min
         FROM noise_makers AS m
         JOIN paired AS p USING (row)
-        WHERE m.is_source AND m.differs AND m.has_same_extremes AND NOT m.is_parameter AND NOT m.is_trained
+        WHERE
+            m.is_source AND m.differs AND m.is_float AND NOT m.is_parameter AND NOT m.is_trained AND NOT is_low_precision(m.spacing)
     ),
-    -- two numbers of many digits stay to the last bit where nothing was computed: no bound clamps to such
+    -- two numbers of many digits stay to the last bit where nothing was computed: no bound clamps to such. And where numbers are
+    -- computed, all four extremes hardly have few digits
     drawn AS (
         SELECT row
-        FROM unchanged
-        WHERE NOT is_written_element(target_max) AND NOT is_written_element(target_min)
+        FROM given
+        WHERE
+            if(
+                has_same_extremes,
+                NOT is_written_element(target_max) AND NOT is_written_element(target_min),
+                is_written_element(target_max)
+                AND is_written_element(target_min)
+                AND is_written_element(golden_max)
+                AND is_written_element(golden_min)
+                AND target_max > target_min
+            )
     ),
     -- golden's values times a number, all of them: nothing rounds so
     multiplied AS (
