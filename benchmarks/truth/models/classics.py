@@ -5,19 +5,19 @@ Each returns the loss of a batch. Their convolutions, recurrences, losses and no
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import nn
 from torch.nn import functional
 from torch.nn.utils import parametrizations
 
-from benchmarks.truth.models import strangers
+from benchmarks.truth.models import batches, strangers
+from benchmarks.truth.models.batches import CLASSES
 from benchmarks.truth.models.strangers import VOCABULARY, Build
 from benchmarks.truth.planted import Model
-from benchmarks.truth.training import Training
 
-ROWS, CLASSES = 6, 5
+ROWS = 6
 
 
 def model(name: str) -> Model:
@@ -418,49 +418,26 @@ class Blocks(nn.Module):
         return functional.cross_entropy(self.head(hidden + routed).flatten(0, 1), labels[:, 1:].flatten())
 
 
-Draw = Callable[[torch.Generator], torch.Tensor]
-"""Makes the inputs or the labels of a batch."""
-
-
-def _training(make: Callable[[], nn.Module], inputs: Draw, labels: Draw) -> Build:
-    generator = torch.Generator().manual_seed(3)
-    batches = [{"inputs": inputs(generator), "labels": labels(generator)} for _ in range(2)]
-    return lambda: Training(make(), [dict(batch) for batch in batches])
-
-
-def _classes(*shape: int) -> Draw:
-    return lambda generator: torch.randint(0, CLASSES, shape, generator=generator)
-
-
-def _tokens(*shape: int) -> Draw:
-    return lambda generator: torch.randint(2, VOCABULARY, shape, generator=generator)
-
-
-def _numbers(*shape: int) -> Draw:
-    return lambda generator: torch.randn(*shape, generator=generator)
-
-
-def _flags(*shape: int) -> Draw:
-    return lambda generator: torch.randint(0, 2, shape, generator=generator).float()
+_training = partial(batches.training, seed=3)
 
 
 MEMBERS: dict[str, Build] = {
-    "mixer": _training(Mixer, _numbers(ROWS, 3, 32, 32), _classes(ROWS)),
-    "sharper": _training(Sharper, _numbers(ROWS, 3, 8, 8), _numbers(ROWS, 3, 32, 32)),
-    "painter": _training(Painter, _numbers(2, 3, 32, 32), _numbers(2, 3, 32, 32)),
-    "twins": _training(Twins, _numbers(ROWS, 3, 20, 20), _flags(ROWS)),
-    "paths": _training(Paths, _numbers(3, 20, 10), _classes(3, 20)),
-    "echo": _training(Echo, _numbers(ROWS, 2, 40), _numbers(ROWS)),
-    "blurred": _training(Blurred, _numbers(ROWS, 3, 16, 16), _numbers(ROWS, 3, 16, 16)),
-    "cloud": _training(Cloud, _numbers(ROWS, 3, 50), _classes(ROWS)),
-    "letters": _training(Letters, _tokens(4, 7, 9), _classes(4, 7)),
-    "asking": _training(Asking, _tokens(4, 8), _tokens(4, 6)),
-    "critic": _training(Critic, _numbers(ROWS, 3, 16, 16), _numbers(ROWS, 3, 16, 16)),
-    "pairs": _training(Pairs, _tokens(24, 6), _flags(24)),
-    "capsules": _training(Capsules, _numbers(3, 3, 29, 29), _classes(3)),
-    "faces": _training(Faces, _numbers(ROWS, 3, 32, 32), _classes(ROWS)),
-    "pupil": _training(Pupil, _numbers(24, 20), _classes(24)),
-    "flowing": _training(Flowing, _numbers(24, 8), _numbers(24)),
-    "kernels": _training(Kernels, _numbers(24, 20), _numbers(24)),
-    "blocks": _training(Blocks, _tokens(3, 12), _tokens(3, 12)),
+    "mixer": _training(Mixer, batches.numbers(ROWS, 3, 32, 32), batches.classes(ROWS)),
+    "sharper": _training(Sharper, batches.numbers(ROWS, 3, 8, 8), batches.numbers(ROWS, 3, 32, 32)),
+    "painter": _training(Painter, batches.numbers(2, 3, 32, 32), batches.numbers(2, 3, 32, 32)),
+    "twins": _training(Twins, batches.numbers(ROWS, 3, 20, 20), batches.flags(ROWS)),
+    "paths": _training(Paths, batches.numbers(3, 20, 10), batches.classes(3, 20)),
+    "echo": _training(Echo, batches.numbers(ROWS, 2, 40), batches.numbers(ROWS)),
+    "blurred": _training(Blurred, batches.numbers(ROWS, 3, 16, 16), batches.numbers(ROWS, 3, 16, 16)),
+    "cloud": _training(Cloud, batches.numbers(ROWS, 3, 50), batches.classes(ROWS)),
+    "letters": _training(Letters, batches.tokens(4, 7, 9), batches.classes(4, 7)),
+    "asking": _training(Asking, batches.tokens(4, 8), batches.tokens(4, 6)),
+    "critic": _training(Critic, batches.numbers(ROWS, 3, 16, 16), batches.numbers(ROWS, 3, 16, 16)),
+    "pairs": _training(Pairs, batches.tokens(24, 6), batches.flags(24)),
+    "capsules": _training(Capsules, batches.numbers(3, 3, 29, 29), batches.classes(3)),
+    "faces": _training(Faces, batches.numbers(ROWS, 3, 32, 32), batches.classes(ROWS)),
+    "pupil": _training(Pupil, batches.numbers(24, 20), batches.classes(24)),
+    "flowing": _training(Flowing, batches.numbers(24, 8), batches.numbers(24)),
+    "kernels": _training(Kernels, batches.numbers(24, 20), batches.numbers(24)),
+    "blocks": _training(Blocks, batches.tokens(3, 12), batches.tokens(3, 12)),
 }

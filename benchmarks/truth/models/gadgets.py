@@ -6,19 +6,18 @@ weights, places that are computed. Each returns the loss of a batch.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from functools import partial
 
 import torch
 from torch import nn
 from torch.nn import functional
 
-from benchmarks.truth.models import strangers
+from benchmarks.truth.models import batches, strangers
+from benchmarks.truth.models.batches import CLASSES
 from benchmarks.truth.models.strangers import VOCABULARY, Build
 from benchmarks.truth.planted import Model
-from benchmarks.truth.training import Training
 
-ROWS, CLASSES = 12, 5
+ROWS = 12
 
 
 def model(name: str) -> Model:
@@ -472,58 +471,35 @@ class Gated(nn.Module):
         return functional.cross_entropy(self.head(torch.stack(told, 1)).flatten(0, 1), labels.flatten())
 
 
-Draw = Callable[[torch.Generator], torch.Tensor]
-"""Makes the inputs or the labels of a batch."""
-
-
-def _training(make: Callable[[], nn.Module], inputs: Draw, labels: Draw, **others: Any) -> Build:
-    generator = torch.Generator().manual_seed(9)
-    batches = [{"inputs": inputs(generator), "labels": labels(generator)} for _ in range(2)]
-    return lambda: Training(make(), [dict(batch) for batch in batches], **others)
-
-
-def _classes(*shape: int) -> Draw:
-    return lambda generator: torch.randint(0, CLASSES, shape, generator=generator)
-
-
-def _tokens(*shape: int) -> Draw:
-    return lambda generator: torch.randint(2, VOCABULARY, shape, generator=generator)
-
-
-def _numbers(*shape: int) -> Draw:
-    return lambda generator: torch.randn(*shape, generator=generator)
-
-
-def _counts(*shape: int) -> Draw:
-    return lambda generator: torch.randint(0, 4, shape, generator=generator).float()
+_training = partial(batches.training, seed=9)
 
 
 MEMBERS: dict[str, Build] = {
-    "sparse": _training(Sparse, _numbers(ROWS, 20), _numbers(ROWS, 20)),
-    "ranking": _training(Ranking, _numbers(4, 8, 10), _counts(4, 8)),
-    "signs": _training(Signs, _numbers(ROWS, 20), _classes(ROWS)),
-    "rounded": _training(Rounded, _numbers(ROWS, 20), _classes(ROWS)),
-    "pruned": _training(Pruned, _numbers(ROWS, 20), _classes(ROWS)),
-    "depths": _training(Depths, _tokens(3, 12), _tokens(3, 12)),
-    "recall": _training(Recall, _numbers(ROWS, 20), _classes(ROWS)),
-    "groups": _training(Groups, _numbers(40, 10), _classes(6)),
-    "spreading": _training(Spreading, _numbers(30, 12), _classes(30)),
-    "nearest": _training(Nearest, _numbers(4, 20, 3), _classes(4)),
-    "filtered": _training(Filtered, _numbers(4, 6, 6), _numbers(4, 6, 3)),
-    "apart": _training(Apart, _numbers(24, 20), _numbers(24, 20)),
-    "survival": _training(Survival, _numbers(24, 10), _numbers(24)),
-    "turning": _training(Turning, _numbers(4, 1, 16, 16), _classes(4)),
-    "counts": _training(Counts, _numbers(24, 10), _counts(24)),
+    "sparse": _training(Sparse, batches.numbers(ROWS, 20), batches.numbers(ROWS, 20)),
+    "ranking": _training(Ranking, batches.numbers(4, 8, 10), batches.counts(4, 8)),
+    "signs": _training(Signs, batches.numbers(ROWS, 20), batches.classes(ROWS)),
+    "rounded": _training(Rounded, batches.numbers(ROWS, 20), batches.classes(ROWS)),
+    "pruned": _training(Pruned, batches.numbers(ROWS, 20), batches.classes(ROWS)),
+    "depths": _training(Depths, batches.tokens(3, 12), batches.tokens(3, 12)),
+    "recall": _training(Recall, batches.numbers(ROWS, 20), batches.classes(ROWS)),
+    "groups": _training(Groups, batches.numbers(40, 10), batches.classes(6)),
+    "spreading": _training(Spreading, batches.numbers(30, 12), batches.classes(30)),
+    "nearest": _training(Nearest, batches.numbers(4, 20, 3), batches.classes(4)),
+    "filtered": _training(Filtered, batches.numbers(4, 6, 6), batches.numbers(4, 6, 3)),
+    "apart": _training(Apart, batches.numbers(24, 20), batches.numbers(24, 20)),
+    "survival": _training(Survival, batches.numbers(24, 10), batches.numbers(24)),
+    "turning": _training(Turning, batches.numbers(4, 1, 16, 16), batches.classes(4)),
+    "counts": _training(Counts, batches.numbers(24, 10), batches.counts(24)),
     "weighing": _training(
-        Weighing, _numbers(ROWS, 20), _classes(ROWS), optimizer=torch.optim.SGD, accumulate=2,
+        Weighing, batches.numbers(ROWS, 20), batches.classes(ROWS), optimizer=torch.optim.SGD, accumulate=2,
         settings={"lr": 0.02, "momentum": 0.9, "nesterov": True, "foreach": False},
     ),
-    "curved": _training(Curved, _tokens(6, 9), _classes(6)),
-    "modulated": _training(Modulated, _numbers(4, 8), _numbers(4, 3, 8, 8)),
-    "windows": _training(Windows, _numbers(4, 3, 10, 10), _classes(4)),
-    "pixels": _training(Pixels, _numbers(3, 1, 12, 12), _classes(3, 12, 12)),
-    "branching": _training(Branching, _numbers(24, 20), _classes(24)),
-    "shapes": _training(Shapes, _numbers(ROWS, 20), _classes(ROWS)),
-    "lifting": _training(Lifting, _numbers(6, 4, 32), _classes(6)),
-    "gated": _training(Gated, _tokens(3, 8), _tokens(3, 8)),
+    "curved": _training(Curved, batches.tokens(6, 9), batches.classes(6)),
+    "modulated": _training(Modulated, batches.numbers(4, 8), batches.numbers(4, 3, 8, 8)),
+    "windows": _training(Windows, batches.numbers(4, 3, 10, 10), batches.classes(4)),
+    "pixels": _training(Pixels, batches.numbers(3, 1, 12, 12), batches.classes(3, 12, 12)),
+    "branching": _training(Branching, batches.numbers(24, 20), batches.classes(24)),
+    "shapes": _training(Shapes, batches.numbers(ROWS, 20), batches.classes(ROWS)),
+    "lifting": _training(Lifting, batches.numbers(6, 4, 32), batches.classes(6)),
+    "gated": _training(Gated, batches.tokens(3, 8), batches.tokens(3, 8)),
 }  # fmt: skip

@@ -7,8 +7,8 @@ numbers of a distribution that is learned, two networks that train against each 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -18,12 +18,12 @@ from torch.func import functional_call
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
-from benchmarks.truth.models import strangers
+from benchmarks.truth.models import batches, strangers
+from benchmarks.truth.models.batches import CLASSES
 from benchmarks.truth.models.strangers import Build
 from benchmarks.truth.planted import Cause, Model
-from benchmarks.truth.training import Training
 
-ROWS, CLASSES, NODES, EDGES = 12, 5, 24, 80
+ROWS, NODES, EDGES = 12, 24, 80
 
 TAKEN = {
     "clusters": {"label": "linear.3"},
@@ -893,38 +893,13 @@ class Plain(nn.Module):
         return functional.cross_entropy(self.layers(inputs), labels)
 
 
-Draw = Callable[[torch.Generator], torch.Tensor]
-"""Makes the inputs or the labels of a batch."""
-
-
-def _training(make: Callable[[], nn.Module], inputs: Draw, labels: Draw, **others: Any) -> Build:
-    generator = torch.Generator().manual_seed(7)
-    batches = [{"inputs": inputs(generator), "labels": labels(generator)} for _ in range(2)]
-    return lambda: Training(make(), [dict(batch) for batch in batches], **others)
+_training = partial(batches.training, seed=7)
 
 
 def _by(optimizer: type[torch.optim.Optimizer], **settings: Any) -> Build:
-    return _training(Plain, _numbers(ROWS, 20), _classes(ROWS), optimizer=optimizer, settings={"lr": 1e-3} | settings)
-
-
-def _classes(*shape: int) -> Draw:
-    return lambda generator: torch.randint(0, CLASSES, shape, generator=generator)
-
-
-def _tokens(*shape: int) -> Draw:
-    return lambda generator: torch.randint(2, strangers.VOCABULARY, shape, generator=generator)
-
-
-def _numbers(*shape: int) -> Draw:
-    return lambda generator: torch.randn(*shape, generator=generator)
-
-
-def _shares(*shape: int) -> Draw:
-    return lambda generator: torch.rand(*shape, generator=generator)
-
-
-def _flags(*shape: int) -> Draw:
-    return lambda generator: torch.randint(0, 2, shape, generator=generator).float()
+    return _training(
+        Plain, batches.numbers(ROWS, 20), batches.classes(ROWS), optimizer=optimizer, settings={"lr": 1e-3} | settings
+    )
 
 
 def _tours(generator: torch.Generator) -> torch.Tensor:
@@ -937,43 +912,43 @@ def _grid(generator: torch.Generator) -> torch.Tensor:
 
 
 MEMBERS: dict[str, Build] = {
-    "penalty": _training(Penalty, _numbers(ROWS, 8), _numbers(ROWS, 16)),
-    "adapting": _training(Adapting, _numbers(3, 10, 6), _numbers(3, 10)),
-    "neighbours": _training(Neighbours, _numbers(NODES, 10), _classes(NODES)),
-    "scattered": _training(Scattered, _numbers(NODES, 10), _flags(NODES)),
-    "playing": _training(Playing, _numbers(ROWS, 10), _numbers(ROWS)),
-    "soft": _training(Soft, _numbers(ROWS, 10), _numbers(ROWS)),
-    "alone": _training(Alone, _numbers(6, 3, 16, 16), _numbers(6, 3, 16, 16)),
-    "clusters": _training(Clusters, _numbers(ROWS, 20), _numbers(ROWS, 20)),
-    "settled": _training(Settled, _numbers(ROWS, 10), _classes(ROWS)),
-    "wandering": _training(Wandering, _numbers(ROWS, 12), _numbers(ROWS, 12)),
-    "slopes": _training(Slopes, _numbers(ROWS, 8), _numbers(ROWS, 8)),
-    "weights": _training(Weights, _numbers(ROWS, 16), _numbers(ROWS)),
-    "branches": _training(Branches, _tokens(3, 7), _classes(3)),
-    "pointing": _training(Pointing, _shares(4, 8, 2), _tours),
-    "memory": _training(Memory, _flags(4, 5, 6), _flags(4, 5, 6)),
-    "choices": _training(Choices, _numbers(ROWS, 20), _numbers(ROWS, 20)),
-    "mixture": _training(Mixture, _numbers(ROWS, 10), _numbers(ROWS, 3)),
-    "regression": _training(Regression, _numbers(ROWS, 6), _numbers(ROWS)),
-    "sines": _training(Sines, _numbers(64, 2), _shares(64, 3)),
-    "hardest": _training(Hardest, _numbers(24, 20), _classes(24)),
-    "domains": _training(Domains, _numbers(ROWS, 20), _classes(ROWS)),
-    "again": _training(Again, _numbers(ROWS, 24), _classes(ROWS)),
-    "attacked": _training(Attacked, _numbers(6, 3, 16, 16), _classes(6)),
-    "transport": _training(Transport, _numbers(16, 8), _numbers(16, 3)),
-    "warped": _training(Warped, _numbers(3, 6, 4), _numbers(3, 6, 4)),
-    "splats": _training(Splats, _shares(64, 2), _shares(64, 3)),
-    "splines": _training(Splines, _numbers(ROWS, 6), _numbers(ROWS, 3)),
-    "doubting": _training(Doubting, _numbers(ROWS, 10), _numbers(ROWS)),
-    "context": _training(Context, _numbers(4, 12, 2), _numbers(4, 12, 1)),
-    "boxes": _training(Boxes, _numbers(4, 3, 32, 32), _grid),
-    "volume": _training(Volume, _numbers(2, 1, 8, 8, 8), _flags(2, 1, 8, 8, 8)),
-    "likeness": _training(Likeness, _numbers(2, 3, 16, 16), _shares(2, 3, 16, 16)),
-    "returns": _training(Returns, _numbers(ROWS, 10), _numbers(ROWS)),
-    "phases": _training(Phases, _numbers(ROWS, 4, 32), _classes(ROWS)),
-    "trains": _training(Trains, _numbers(ROWS, 24), _classes(ROWS)),
-    "packed": _training(Packed, _tokens(6, 8), _classes(6)),
-    "chances": _training(Chances, _numbers(ROWS, 10), _numbers(ROWS, CLASSES)),
+    "penalty": _training(Penalty, batches.numbers(ROWS, 8), batches.numbers(ROWS, 16)),
+    "adapting": _training(Adapting, batches.numbers(3, 10, 6), batches.numbers(3, 10)),
+    "neighbours": _training(Neighbours, batches.numbers(NODES, 10), batches.classes(NODES)),
+    "scattered": _training(Scattered, batches.numbers(NODES, 10), batches.flags(NODES)),
+    "playing": _training(Playing, batches.numbers(ROWS, 10), batches.numbers(ROWS)),
+    "soft": _training(Soft, batches.numbers(ROWS, 10), batches.numbers(ROWS)),
+    "alone": _training(Alone, batches.numbers(6, 3, 16, 16), batches.numbers(6, 3, 16, 16)),
+    "clusters": _training(Clusters, batches.numbers(ROWS, 20), batches.numbers(ROWS, 20)),
+    "settled": _training(Settled, batches.numbers(ROWS, 10), batches.classes(ROWS)),
+    "wandering": _training(Wandering, batches.numbers(ROWS, 12), batches.numbers(ROWS, 12)),
+    "slopes": _training(Slopes, batches.numbers(ROWS, 8), batches.numbers(ROWS, 8)),
+    "weights": _training(Weights, batches.numbers(ROWS, 16), batches.numbers(ROWS)),
+    "branches": _training(Branches, batches.tokens(3, 7), batches.classes(3)),
+    "pointing": _training(Pointing, batches.shares(4, 8, 2), _tours),
+    "memory": _training(Memory, batches.flags(4, 5, 6), batches.flags(4, 5, 6)),
+    "choices": _training(Choices, batches.numbers(ROWS, 20), batches.numbers(ROWS, 20)),
+    "mixture": _training(Mixture, batches.numbers(ROWS, 10), batches.numbers(ROWS, 3)),
+    "regression": _training(Regression, batches.numbers(ROWS, 6), batches.numbers(ROWS)),
+    "sines": _training(Sines, batches.numbers(64, 2), batches.shares(64, 3)),
+    "hardest": _training(Hardest, batches.numbers(24, 20), batches.classes(24)),
+    "domains": _training(Domains, batches.numbers(ROWS, 20), batches.classes(ROWS)),
+    "again": _training(Again, batches.numbers(ROWS, 24), batches.classes(ROWS)),
+    "attacked": _training(Attacked, batches.numbers(6, 3, 16, 16), batches.classes(6)),
+    "transport": _training(Transport, batches.numbers(16, 8), batches.numbers(16, 3)),
+    "warped": _training(Warped, batches.numbers(3, 6, 4), batches.numbers(3, 6, 4)),
+    "splats": _training(Splats, batches.shares(64, 2), batches.shares(64, 3)),
+    "splines": _training(Splines, batches.numbers(ROWS, 6), batches.numbers(ROWS, 3)),
+    "doubting": _training(Doubting, batches.numbers(ROWS, 10), batches.numbers(ROWS)),
+    "context": _training(Context, batches.numbers(4, 12, 2), batches.numbers(4, 12, 1)),
+    "boxes": _training(Boxes, batches.numbers(4, 3, 32, 32), _grid),
+    "volume": _training(Volume, batches.numbers(2, 1, 8, 8, 8), batches.flags(2, 1, 8, 8, 8)),
+    "likeness": _training(Likeness, batches.numbers(2, 3, 16, 16), batches.shares(2, 3, 16, 16)),
+    "returns": _training(Returns, batches.numbers(ROWS, 10), batches.numbers(ROWS)),
+    "phases": _training(Phases, batches.numbers(ROWS, 4, 32), batches.classes(ROWS)),
+    "trains": _training(Trains, batches.numbers(ROWS, 24), batches.classes(ROWS)),
+    "packed": _training(Packed, batches.tokens(6, 8), batches.classes(6)),
+    "chances": _training(Chances, batches.numbers(ROWS, 10), batches.numbers(ROWS, CLASSES)),
     "lion": _by(Lion),
     "muon": _by(Muon),
     "nadam": _by(torch.optim.NAdam, foreach=False),
