@@ -42,13 +42,16 @@ WITH
             max(greatest(scatter, left_of_mean / sqrt(n))) AS left_over,
             max(spacing) AS spacing
         FROM noise_leaves
+        JOIN noise_ops USING (number)
         WHERE
             NOT is_input
             AND n >= 8
             AND NOT is_low_precision(spacing)
             AND abs(shift) > greatest(20 * scatter, 20 * left_of_mean / sqrt(n), 40 * spacing)
         GROUP BY number
-        HAVING left_over <= 2 * max(spacing) OR min(abs(shift)) > getvariable('coarsest_matmul') / 2
+        HAVING
+            left_over <= 2 * max(spacing)
+            OR (bool_and(multiplies_once(api)) AND min(abs(shift)) > getvariable('coarsest_matmul') / 2)
     ),
     -- no chip cuts the inputs of products of vectors: they do not tell how those of matrices round
     ops AS (
