@@ -49,8 +49,11 @@ class Repeats:
     rank: int
 
 
-def parse_ahead(connection: duckdb.DuckDBPyConnection) -> None:
-    """Parse the queries of the noise analysis on a thread of its own, while both sides are loaded and paired."""
+def parse_ahead(connection: duckdb.DuckDBPyConnection) -> threading.Thread:
+    """Parse the queries of the noise analysis on a thread of its own, while both sides are loaded and paired.
+
+    Returns the thread, for which nobody has to wait: what it has not parsed yet is parsed when its turn comes.
+    """
     import duckdb
 
     queries = (*MEASURED, *TRACED, *CERTAIN, *BEYOND_ROUNDING, "suspects")
@@ -61,7 +64,9 @@ def parse_ahead(connection: duckdb.DuckDBPyConnection) -> None:
             for query in queries:
                 parsed(other, _creating(query, query))
 
-    threading.Thread(target=parse, daemon=True).start()
+    thread = threading.Thread(target=parse, daemon=True)
+    thread.start()
+    return thread
 
 
 def find_suspects(connection: duckdb.DuckDBPyConnection, step: int, is_first: bool, is_after_equal: bool) -> bool:
