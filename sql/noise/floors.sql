@@ -34,8 +34,8 @@ WITH
         GROUP BY number
         HAVING max(golden_norm / sqrt(n)) FILTER (WHERE is_input AND n = width) > max(golden_norm / sqrt(n)) FILTER (WHERE NOT is_input) / 2
     ),
-    -- golden's result times a number: what is left is how the op rounds, if cut factors do not move norms so far. To the last
-    -- digits it does not round differently
+    -- golden's result times a number: what is left is how the op rounds, if it grew, since cut factors make it smaller. To the
+    -- last digits it does not round differently
     multiplied AS (
         SELECT
             number,
@@ -51,7 +51,7 @@ WITH
         GROUP BY number
         HAVING
             left_over <= 2 * max(spacing)
-            OR (bool_and(multiplies_once(api)) AND min(abs(shift)) > getvariable('coarsest_matmul') / 2)
+            OR (bool_and(multiplies_once(api)) AND min(shift) > getvariable('coarsest_matmul') / 20)
     ),
     -- no chip cuts the inputs of products of vectors: they do not tell how those of matrices round
     ops AS (

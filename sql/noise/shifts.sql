@@ -1,6 +1,6 @@
 -- shifts: how the norm moves in each matrix product and normalisation, beside others of its kind.
--- grain: one normalisation or softmax, or one matrix product of a kind with at least five members, in 16 bits of any kind, in
---   the forward pass. A normalisation may be a module in which no op was recorded; between two programs, of which one may
+-- grain: one normalisation or softmax, or one matrix product, in the forward pass, unless it is several products of a kind with
+--   fewer than five members. A normalisation may be a module in which no op was recorded; between two programs, of which one may
 --   compute it in one op and the other in several, any module of such a class in which no op normalises
 -- parameters: the tables paired, noise_ops, noise_leaves, noise_makers, noise_errors, noise_floors, noise_laws and
 --   noise_repeat; the variables is_first_step and cross_framework
@@ -11,9 +11,9 @@
 --   removes the shift of its inputs. What is added to a product has its share of the square of the norm, and does not shift
 --   with the factors. The rows of a softmax sum to one whatever its input, so its mean is used instead.
 -- usual: the median shift of its kind; 0 for a small number of normalisations, for products in 16 bits, where nothing is cut,
---   and where it is more than cut factors make. Behind a defect all ops of the kind may
---   shift, so the ops of the kind that came before tell, too, once there are five; of the two views the one in which the op
---   stands out further
+--   where it is more than cut factors make, and for a product alone, of which only growing counts. Behind a defect all ops of
+--   the kind may shift, so the ops of the kind that came before tell, too, once there are five; of the two views the one in
+--   which the op stands out further
 -- unit: the deviation from the usual that rounding explains: the spread of its kind, the effect of independent errors (the
 --   usual ones of its kind, what the op makes of those of its inputs, or its own, up to three times as much) on a norm, a
 --   tenth of the shift of the inputs (a hundredth in a normalisation and what it lets through, more in a product whose terms
@@ -84,7 +84,8 @@ WITH
             if(added < 1.1, greatest(0, 1 - added ** 2), 1) AS share,
             share * coalesce(sum(moved) FILTER (WHERE is_factor), 0)
             + (1 - share) * coalesce(max(moved) FILTER (WHERE is_added), 0) AS brought,
-            max_by(moved, golden_norm) FILTER (WHERE NOT is_input) - if(is_normalisation, 0, brought) AS shift,
+            max_by(moved, golden_norm) FILTER (WHERE NOT is_input) AS whole_shift,
+            whole_shift - if(is_normalisation, 0, brought) AS shift,
             if(share > 0.5, shift / share, NULL) AS product_shift,
             max_by(n, golden_norm) FILTER (WHERE NOT is_input) AS n,
             max_by(scatter, golden_norm) FILTER (WHERE NOT is_input) AS scatter,
@@ -164,6 +165,19 @@ WITH
         WHERE is_one_product AND product_shift IS NOT NULL AND NOT is_normalisation AND NOT is_low_precision(spacing) AND ops.n >= 64
         HAVING count(*) >= 5
     ),
+    -- cut factors make a product smaller and never larger. So one that has no others beside it tells by growing
+    alone AS (
+        SELECT number, 1 AS members, false AS is_population, 0 AS usual, 0 AS spread, true AS may_shrink
+        FROM ops
+        JOIN noise_ops USING (number)
+        JOIN noise_errors USING (number)
+        WHERE
+            NOT is_normalisation
+            AND is_one_product
+            AND multiplies_once(api)
+            AND NOT is_low_precision(spacing)
+            AND (ops.n < 64 OR (ops.kind NOT IN (SELECT kind FROM kinds) AND NOT EXISTS (FROM kin)))
+    ),
     views AS (
         SELECT number, true AS is_whole, members, is_population, usual, spread, error_out, usual_scatter FROM ops JOIN kinds USING (kind)
         UNION ALL BY NAME
@@ -174,6 +188,8 @@ WITH
         JOIN noise_errors USING (number)
         CROSS JOIN kin
         WHERE is_one_product AND NOT is_normalisation AND NOT is_low_precision(spacing) AND kind NOT IN (SELECT kind FROM kinds)
+        UNION ALL BY NAME
+        SELECT false AS is_whole, * FROM alone
     ),
     explained AS (
         SELECT
@@ -191,6 +207,7 @@ WITH
             coalesce(averaged.apart, 1) AS apart_in,
             CASE
                 WHEN is_softmax THEN floor
+                WHEN may_shrink THEN greatest(floor, scatter, condition * error_in)
                 -- where the deviation is next to the epsilon, a normalisation gives some of what came in
                 WHEN is_population AND is_normalisation THEN greatest(views.error_out, condition * error_in)
                 WHEN is_population
@@ -206,7 +223,7 @@ WITH
         LEFT JOIN (SELECT number, let_through FROM noise_laws) AS laws ON laws.number = ops.number
         LEFT JOIN averaged ON averaged.number = ops.number
         CROSS JOIN (SELECT floor FROM noise_floors WHERE rounding = 'other') AS others
-        WHERE ops.n >= if(is_softmax, 8, 64)
+        WHERE ops.n >= if(is_softmax OR may_shrink, 8, 64)
     ),
     measured AS (
         SELECT
@@ -229,7 +246,11 @@ WITH
                 )
             ) AS bound,
             -- where others let a shift through, a normalisation that does not is none the less sound
-            if(is_normalisation, least(abs(shift - usual), abs(shift)), abs(shift - usual)) AS moved,
+            CASE
+                WHEN may_shrink THEN greatest(0, least(shift, whole_shift))
+                WHEN is_normalisation THEN least(abs(shift - usual), abs(shift))
+                ELSE abs(shift - usual)
+            END AS moved,
             max(moved / bound) OVER (
                 PARTITION BY kind, is_whole ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING EXCLUDE CURRENT ROW
             ) AS largest

@@ -180,23 +180,21 @@ WITH
         WHERE
             m.is_source AND m.differs AND m.is_float AND NOT m.is_parameter AND NOT m.is_trained AND NOT is_low_precision(m.spacing)
     ),
-    -- a number of many digits stays to the last bit where nothing was computed: no bound clamps to such. If both extremes stay,
-    -- one may be a bound. And where numbers are computed, all four extremes hardly have few digits
+    -- two numbers of many digits stay to the last bit where nothing was computed: no bound clamps to such. And where numbers are
+    -- computed, all four extremes hardly have few digits
     drawn AS (
         SELECT row
         FROM given
         WHERE
-            CASE
-                WHEN has_same_extremes THEN NOT is_written_element(target_max) AND NOT is_written_element(target_min)
-                WHEN target_max = golden_max THEN NOT is_written_element(target_max)
-                WHEN target_min = golden_min AND NOT is_written_element(target_min) THEN true
-                ELSE
-                    is_written_element(target_max)
-                    AND is_written_element(target_min)
-                    AND is_written_element(golden_max)
-                    AND is_written_element(golden_min)
-                    AND target_max > target_min
-            END
+            if(
+                has_same_extremes,
+                NOT is_written_element(target_max) AND NOT is_written_element(target_min),
+                is_written_element(target_max)
+                AND is_written_element(target_min)
+                AND is_written_element(golden_max)
+                AND is_written_element(golden_min)
+                AND target_max > target_min
+            )
     ),
     -- golden's values times a number, all of them: nothing rounds so
     multiplied AS (
