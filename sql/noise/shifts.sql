@@ -265,4 +265,6 @@ SELECT
     members - 1 AS members,
     is_softmax AS is_law
 FROM measured
+-- what did not grow says nothing of how norms move
+WHERE NOT coalesce(may_shrink, false) OR score >= getvariable('outstanding_score')
 QUALIFY row_number() OVER (PARTITION BY number ORDER BY score DESC) = 1
