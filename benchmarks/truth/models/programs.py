@@ -831,8 +831,8 @@ class Chances(nn.Module):
         )
 
 
-class Lion(torch.optim.Optimizer):
-    """Steps of one length for every element: the sign of a mean of gradients."""
+class Directed(torch.optim.Optimizer):
+    """Steps along what a kind of optimizer makes of gradients and their mean; parameters shrink by themselves."""
 
     def __init__(self, params: Any, lr: float, weight_decay: float = 0.01, eps: float = 1e-12) -> None:
         super().__init__(params, {"lr": lr, "weight_decay": weight_decay, "eps": eps})
@@ -845,29 +845,27 @@ class Lion(torch.optim.Optimizer):
                     continue
                 mean = self.state[parameter].setdefault("mean", torch.zeros_like(parameter))
                 parameter.mul_(1 - group["lr"] * group["weight_decay"])
-                step = mean.lerp(parameter.grad, 0.1)
-                parameter.add_(step / step.abs().add_(group["eps"]), alpha=-group["lr"])
-                mean.lerp_(parameter.grad, 0.01)
+                parameter.add_(self.direction(parameter.grad, mean, group["eps"]), alpha=-group["lr"])
+
+    def direction(self, gradient: torch.Tensor, mean: torch.Tensor, eps: float) -> torch.Tensor:
+        raise NotImplementedError
 
 
-class Muon(torch.optim.Optimizer):
-    """Steps of which all directions are equally long: gradients made orthogonal by five products."""
+class Lion(Directed):
+    """Steps of one length for every element: the sign of a mean."""
 
-    def __init__(self, params: Any, lr: float, weight_decay: float = 0.01, eps: float = 1e-7) -> None:
-        super().__init__(params, {"lr": lr, "weight_decay": weight_decay, "eps": eps})
+    def direction(self, gradient: torch.Tensor, mean: torch.Tensor, eps: float) -> torch.Tensor:
+        step = mean.lerp(gradient, 0.1)
+        mean.lerp_(gradient, 0.01)
+        return step / step.abs().add_(eps)
 
-    @torch.no_grad()
-    def step(self, closure: Any = None) -> None:  # type: ignore[override]
-        for group in self.param_groups:
-            for parameter in group["params"]:
-                if parameter.grad is None:
-                    continue
-                mean = self.state[parameter].setdefault("mean", torch.zeros_like(parameter))
-                mean.lerp_(parameter.grad, 0.05)
-                parameter.mul_(1 - group["lr"] * group["weight_decay"])
-                is_matrix = parameter.ndim == 2
-                step = _orthogonal(mean, group["eps"]) if is_matrix else mean / (mean.norm() + group["eps"])
-                parameter.add_(step, alpha=-group["lr"])
+
+class Muon(Directed):
+    """Steps of which all directions are equally long: a mean made orthogonal by five products."""
+
+    def direction(self, gradient: torch.Tensor, mean: torch.Tensor, eps: float) -> torch.Tensor:
+        mean.lerp_(gradient, 0.05)
+        return _orthogonal(mean, eps) if mean.ndim == 2 else mean / (mean.norm() + eps)
 
 
 def _orthogonal(matrix: torch.Tensor, eps: float) -> torch.Tensor:
