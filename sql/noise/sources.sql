@@ -178,7 +178,13 @@ WITH
         FROM noise_makers AS m
         JOIN paired AS p USING (row)
         WHERE
-            m.is_source AND m.differs AND m.is_float AND NOT m.is_parameter AND NOT m.is_trained AND NOT is_low_precision(m.spacing)
+            m.is_source
+            AND m.is_float
+            AND m.phase = 'forward'
+            AND m.upper > 1e-3
+            AND NOT m.is_parameter
+            AND NOT m.is_trained
+            AND NOT is_low_precision(m.spacing)
     ),
     -- two numbers of many digits stay to the last bit where nothing was computed: no bound clamps to such. And where numbers are
     -- computed, all four extremes hardly have few digits
