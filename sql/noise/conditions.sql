@@ -60,7 +60,7 @@ WITH
             max(if(is_matrix, if(api = 'cholesky_solve', golden_norm ** 2, golden_norm) / sqrt(height), NULL)) AS matrix,
             coalesce(max(if(is_matrix, NULL, golden_norm)), max(if(is_matrix, sqrt(height), NULL))) AS wanted
         FROM (
-            SELECT number, api, golden_norm, height, slot = if(regexp_matches(api, '_solve'), 'input.1', 'input.0') AS is_matrix
+            SELECT number, api, golden_norm, height, slot = if(api IN ('cholesky_solve', 'triangular_solve'), 'input.1', 'input.0') AS is_matrix
             FROM noise_leaves
             JOIN noise_ops USING (number)
             WHERE is_paired AND is_float AND is_input AND direction = 'forward' AND solves(api)

@@ -38,11 +38,11 @@ CHANGES = {
 
 DATA = (
     r"embedding|dropout|__\w+__|view|reshape|where|pad|new_zeros|clone|cumsum|eq|ne|conv\dd|long|float|to|roll"
-    r"|index_add"
+    r"|index_add|abs"
 )
 """Ops that take a batch before all others."""
 
-LABELS = r"cross_entropy|one_hot|contiguous|masked_fill_|\w+_loss|kl_div|sign|binary_cross_entropy\w*"
+LABELS = r"cross_entropy|one_hot|contiguous|masked_fill_|\w+_loss|kl_div|sign|binary_cross_entropy\w*|argsort"
 """Ops that take labels first, beside those."""
 
 Build = Callable[[], Training]
