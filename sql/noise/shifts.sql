@@ -197,7 +197,8 @@ WITH
             views.* EXCLUDE (number, usual, spread, error_out),
             -- cut factors move a norm by less: what moves further in most of a kind, as in a module that is called again and
             -- again, is wrong in most. What is added may be cut as factors are, or not
-            if(multiplies_once(api) AND abs(views.usual) > getvariable('coarsest_matmul') / 2, 0, views.usual) * (1 + share) / 2 AS usual,
+            if(multiplies_once(api) AND abs(views.usual) > 0.75 * getvariable('coarsest_matmul'), 0, views.usual) * (1 + share) / 2
+                AS usual,
             views.spread + abs(views.usual) * (1 - share) / 4 AS spread,
             error_in,
             condition,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
+import duckdb
 import numpy as np
 import pytest
 from noisy_network import Array, Network, Recorder
@@ -15,7 +15,6 @@ from sampling import seeds
 from typer.testing import CliRunner
 
 import lakeprobe
-from lakeprobe import resources
 from lakeprobe.analysis.verdict import Verdict
 from lakeprobe.cli import app
 from lakeprobe.compare import noise
@@ -109,16 +108,17 @@ def test_the_planted_cause_is_named(lake: Lake, case: str, seed: int | None) -> 
 def test_errors_are_measured_only_where_ops_round_differently(
     lake: Lake, monkeypatch: pytest.MonkeyPatch, seed: int | None, are_measured: bool
 ) -> None:
-    read: set[str] = set()
+    made: set[str] = set()
+    create = noise._create
 
-    def noted(name: str) -> str:
-        read.add(name)
-        return resources.sql(name)
+    def noted(connection: duckdb.DuckDBPyConnection, name: str, query: str) -> None:
+        made.add(query)
+        create(connection, name, query)
 
-    monkeypatch.setattr(noise, "resources", SimpleNamespace(sql=noted))
+    monkeypatch.setattr(noise, "_create", noted)
     compared(lake, Network(eps={3: 1e-3}, seed=seed))
-    assert {f"noise/{name}" in read for name in noise.BEYOND_ROUNDING} == {are_measured}
-    assert {f"noise/{name}" in read for name in noise.BEYOND_ROUNDING.values()} == {not are_measured}
+    assert {name in made for name in noise.BEYOND_ROUNDING} == {are_measured}
+    assert {name in made for name in noise.BEYOND_ROUNDING.values()} == {not are_measured}
 
 
 @pytest.mark.parametrize("seed", seeds(5, 6))
