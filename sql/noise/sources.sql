@@ -100,6 +100,9 @@ WITH
         SELECT
             m.number,
             m.is_parameter OR m.is_trained AS is_trained,
+            m.has_same_extremes,
+            m.upper,
+            m.spacing,
             p.row,
             p.target_max,
             p.target_min,
@@ -135,22 +138,6 @@ WITH
             AND abs(made.golden_norm - taken.golden_norm) <= getvariable('same_norm') * taken.golden_norm
         JOIN noise_ops AS o ON o.target_seq = made.target_seq AND o.number < taken.number
     ),
-    -- rows that a choice picked from data which agrees: behind one that flipped they are others
-    picked AS (
-        SELECT DISTINCT taken.row
-        FROM unknown AS taken
-        JOIN integers ON integers.number < taken.number
-        JOIN noise_leaves AS whole ON whole.is_input AND whole.is_float AND NOT whole.differs AND whole.number <= taken.number
-        JOIN paired AS p ON p.row = whole.row
-        WHERE
-            NOT taken.is_trained
-            AND p.target_max >= taken.target_max
-            AND p.target_min <= taken.target_min
-            AND p.golden_max >= taken.golden_max
-            AND p.golden_min <= taken.golden_min
-            AND (p.target_max = taken.target_max OR p.target_min = taken.target_min)
-            AND p.target_max > p.target_min
-    ),
     -- nor is a cast. What is left of a number may be another integer where the number rounds
     cast_from_numbers AS (
         SELECT DISTINCT taken.row
@@ -168,23 +155,30 @@ WITH
             AND is_cast(taken.golden_max, made.golden_max)
             AND is_cast(taken.golden_min, made.golden_min)
     ),
+    -- rows that a choice picked from data which agrees: behind one that flipped they are others
+    picked AS (
+        SELECT DISTINCT taken.row
+        FROM unknown AS taken
+        JOIN integers ON integers.number < taken.number
+        JOIN noise_leaves AS whole ON whole.is_input AND whole.is_float AND NOT whole.differs AND whole.number <= taken.number
+        JOIN paired AS p ON p.row = whole.row
+        WHERE
+            NOT taken.is_trained
+            AND p.target_max >= taken.target_max
+            AND p.target_min <= taken.target_min
+            AND p.golden_max >= taken.golden_max
+            AND p.golden_min <= taken.golden_min
+            AND (p.target_max = taken.target_max OR p.target_min = taken.target_min)
+            AND p.target_max > p.target_min
+    ),
     -- where an op writes may hang on a choice outside, so it says nothing if anything errs before
     written_at AS (
         SELECT number FROM noise_ops WHERE writes_at(api)
     ),
     -- a table of few rows: of all it takes long to tell how many digits they have
     given AS MATERIALIZED (
-        SELECT m.row, m.has_same_extremes, p.target_max, p.target_min, p.golden_max, p.golden_min
-        FROM noise_makers AS m
-        JOIN paired AS p USING (row)
-        WHERE
-            m.is_source
-            AND m.is_float
-            AND m.phase = 'forward'
-            AND m.upper > 1e-3
-            AND NOT m.is_parameter
-            AND NOT m.is_trained
-            AND NOT is_low_precision(m.spacing)
+        FROM unknown
+        WHERE upper > 1e-3 AND NOT is_trained AND NOT is_low_precision(spacing)
     ),
     -- two numbers of many digits stay to the last bit where nothing was computed: no bound clamps to such. And where numbers are
     -- computed, all four extremes hardly have few digits
