@@ -196,9 +196,13 @@ WITH
             ops.*,
             views.* EXCLUDE (number, usual, spread, error_out),
             -- cut factors move a norm by less: what moves further in most of a kind, as in a module that is called again and
-            -- again, is wrong in most. What is added may be cut as factors are, or not
-            if(multiplies_once(api) AND abs(views.usual) > 0.75 * getvariable('coarsest_matmul'), 0, views.usual) * (1 + share) / 2
-                AS usual,
+            -- again, is wrong in most, and so is a kind of which most grew. What is added may be cut as factors are, or not
+            multiplies_once(api) AND NOT is_low_precision(spacing) AND views.usual > 0.25 * getvariable('coarsest_matmul') AS most_grew,
+            if(
+                most_grew OR (multiplies_once(api) AND abs(views.usual) > 0.75 * getvariable('coarsest_matmul')),
+                0,
+                views.usual * (1 + share) / 2
+            ) AS usual,
             views.spread + abs(views.usual) * (1 - share) / 4 AS spread,
             error_in,
             condition,
@@ -250,6 +254,7 @@ WITH
             CASE
                 WHEN may_shrink THEN greatest(0, least(shift, whole_shift))
                 WHEN is_normalisation THEN least(abs(shift - usual), abs(shift))
+                WHEN most_grew THEN greatest(0, shift)
                 ELSE abs(shift - usual)
             END AS moved,
             max(moved / bound) OVER (
