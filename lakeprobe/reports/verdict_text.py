@@ -10,7 +10,7 @@ _REST = {
     "inside": "inside what the other side does in other steps",
     "structure": "views and shapes",
     "recomputed": "recomputed on one side only",
-    "set_aside": "not judged: they were recorded too early or too late",
+    "set_aside": "not judged: recorded too early, too late, or by one tool alone",
 }
 """What became of rows that were not compared, in words."""
 

@@ -4,7 +4,8 @@
 -- (arguments and parameters). docs/differences.md lists where we differ. judge/thresholds.sql has the thresholds.
 -- A row without counterpart gets no other finding. What only one run recomputes has the outcome recomputed. Where the two
 -- sides differ and the record does not say what the op computed, the outcome is compared and the verdict is skipped. The outcome unrecorded means that nothing says whether
--- two tensors are equal: dtype and shape agree, and the dumps do not have values of both.
+-- two tensors are equal: dtype and shape agree, and the dumps do not have values of both. Settings of optimizers that one side
+-- alone has are skipped: msprobe records none.
 WITH
     never_written AS (
         SELECT 'target' AS side, seq, role, slot
@@ -82,6 +83,12 @@ WITH
                 OR (golden_digest, golden_shape) IN (SELECT (digest, shape) FROM shared_digests WHERE side = 'golden')
             )
     ),
+    -- not every tool records the settings of an optimizer
+    settings_of_one_side AS (
+        SELECT row FROM paired JOIN target_ops ON seq = target_seq WHERE api_type = 'Optimizer' AND golden_seq IS NULL
+        UNION ALL
+        SELECT row FROM paired JOIN golden_ops ON seq = golden_seq WHERE api_type = 'Optimizer' AND target_seq IS NULL
+    ),
     rows AS (
         SELECT
             p.row,
@@ -130,6 +137,7 @@ WITH
             AND golden_data_name IS NOT NULL
             AND (content_problem IS NOT NULL OR m.measurement = 'unreadable') AS unreadable,
             matched AND d.difference IS NULL AND NOT coalesce(unreadable, false) AS unrecorded,
+            p.row IN (FROM settings_of_one_side) AS one_sided,
             coalesce(content_problem, m.measurement_problem) AS problem
         FROM paired AS p
         LEFT JOIN metrics AS m ON m.row = p.row
@@ -253,6 +261,7 @@ SELECT
     row,
     CASE
         WHEN recomputed THEN 'recomputed'
+        WHEN one_sided THEN 'skipped'
         WHEN NOT matched THEN 'unmatched'
         WHEN skipped THEN 'skipped'
         WHEN unreadable THEN 'unreadable'
@@ -261,7 +270,7 @@ SELECT
         ELSE 'compared'
     END AS outcome,
     CASE
-        WHEN recomputed OR skipped OR set_aside OR late_digest THEN 'skipped'
+        WHEN recomputed OR skipped OR set_aside OR late_digest OR one_sided THEN 'skipped'
         WHEN starts_with(found, 'error') THEN 'error'
         WHEN found <> '' THEN 'warning'
         WHEN NOT matched THEN if(getvariable('unmatched_is_finding') = 1, 'unmatched', 'skipped')
@@ -272,6 +281,7 @@ SELECT
         WHEN skipped THEN ['skipped: this memory was never written']
         WHEN set_aside THEN ['skipped: recorded before the data had to be there']
         WHEN late_digest THEN ['skipped: the digest is that of later contents']
+        WHEN one_sided THEN ['skipped: one side alone records the settings of optimizers']
         ELSE list_concat(
             if(found = '', [], string_split(found, chr(10))),
             if(unreadable, ['unreadable: ' || problem], [])

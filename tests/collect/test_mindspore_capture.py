@@ -262,6 +262,36 @@ def test_what_jit_compiles_is_one_op_and_compiles_as_it_does_alone(memory: Memor
     assert list(bodies(memory)) == ["Functional.relu.0.forward", "Jit.compiled.0.forward", "Functional.relu.1.forward"]
 
 
+def test_an_optimizer_says_its_settings(memory: Memory) -> None:
+    model = nn.Dense(3, 2)
+    groups = [{"params": [model.weight], "lr": 0.5}, {"params": [model.bias]}]
+    momentum = nn.Momentum(groups, 1e-3, 0.9, weight_decay=0.1)
+    adam = nn.AdamWeightDecay(model.trainable_params(), nn.PolynomialDecayLR(0.1, 0.01, 4, 1.0), beta1=0.8)
+    watched = capture(memory, level="L1")
+    watched.start()
+    for optimizer in (momentum, adam):
+        optimizer((ones(2, 3), ones(2)))
+    watched.close()
+    assert watched.recorder.failures == []
+    said = {
+        op: {
+            name: [each["value"] for each in leaf] if isinstance(leaf, list) else leaf["value"]
+            for name, leaf in kwargs.items()
+        }
+        for op, kwargs in (
+            (op, body["input_kwargs"]) for op, body in bodies(memory).items() if op.startswith("Optimizer")
+        )
+    }
+    assert said == {
+        "Optimizer.Momentum.0.forward": {
+            "learning_rate": [0.5, 0.001], "momentum": 0.9, "weight_decay": 0.1, "loss_scale": 1.0,
+            "use_nesterov": False,
+        },
+        "Optimizer.AdamWeightDecay.0.forward": {"beta1": 0.8, "beta2": 0.999, "eps": 1e-6, "weight_decay": 0.0},
+    }  # fmt: skip
+    assert [op.split(".")[0] for op in bodies(memory)] == ["Optimizer", "Jit"] * 2
+
+
 @pytest.mark.parametrize("level", ["L0", "L1", "mix"])
 def test_a_model_that_jit_compiles_as_a_whole_compiles_when_watched(memory: Memory, level: str) -> None:
     model = nn.SequentialCell(nn.Dense(4, 4), nn.LayerNorm((4,)))

@@ -99,9 +99,9 @@ def test_a_collected_run_does_not_differ_from_msprobes_in_the_lake(tmp_path: Pat
         assert opened.sql("SELECT DISTINCT framework FROM dumps").fetchall() == [("mindspore",)]
         found = opened.sql("SELECT outcome, difference, verdict, count(*) FROM results GROUP BY ALL").fetchall()
     if rounds_as_dumped:
-        assert found == [("compared", "equal", "pass", 2103)]
-    assert {outcome for outcome, *_ in found} == {"compared"}
-    assert sum(count for *_, count in found) == 2103
+        assert sorted(found) == [("compared", "equal", "pass", 2103), ("skipped", None, "skipped", 12)]
+    rows = {outcome: sum(count for kind, *_, count in found if kind == outcome) for outcome, *_ in found}
+    assert rows == {"compared": 2103, "skipped": 12}  # settings of the optimizer in two steps
 
 
 @pytest.fixture(scope="module")
@@ -212,8 +212,10 @@ def assert_equal(ours: Step, folder: Path, end_of_range: str = "", *, tolerance:
     if dump["task"] == "structure":
         assert set(ours.bodies) == set(construct)
     else:
-        assert list(ours.bodies) == list(dump["data"])
-        for name, body in ours.bodies.items():
+        # msprobe records no settings of optimizers
+        bodies = {name: body for name, body in ours.bodies.items() if not name.startswith("Optimizer.")}
+        assert list(bodies) == list(dump["data"])
+        for name, body in bodies.items():
             theirs = dump["data"][name]
             if name == end_of_range:
                 assert set(theirs) == {"input_args", "input_kwargs"}
@@ -221,6 +223,8 @@ def assert_equal(ours: Step, folder: Path, end_of_range: str = "", *, tolerance:
             seen = {key: body[key] for key in body if key in known}
             assert_same(seen, theirs, name, tolerance)
     for name, parent in ours.parents.items():
+        if name.startswith("Optimizer."):
+            continue
         if "parameters_grad" not in name:
             assert construct.get(name) == parent, name
         assert (name in stacks) == (ours.stacks[name] is not None), name

@@ -9,6 +9,7 @@ from mindspore.common import api
 
 from lakeprobe.collect.mindspore.calls import Calls
 from lakeprobe.collect.mindspore.cells import Cells
+from lakeprobe.collect.mindspore.optimizers import settings_of
 from lakeprobe.collect.mindspore.primitives import Primitives
 from lakeprobe.collect.watching.places import Function, Replacements, place_of
 from lakeprobe.collect.watching.recorder import Recorder, guarded
@@ -89,10 +90,15 @@ class Compiled:
         if name is None or recorder.settings.task == "structure":
             return
         number = recorder.count(f"Jit.{name}")
-        op = recorder.starts(f"Jit.{name}.{number}.forward", args, {}, frame)
+        if isinstance(args[0], nn.Optimizer):
+            self._op(f"Optimizer.{name}.{number}.forward", (), settings_of(args[0]), (), frame)
+        self._op(f"Jit.{name}.{number}.forward", args, {}, output, frame)
+
+    def _op(self, op_name: str, args: Any, kwargs: Any, output: Any, frame: Any) -> None:
+        op = self.recorder.starts(op_name, args, kwargs, frame)
         if op is not None:
-            op.parent = recorder.parent_of_function()
-            recorder.ends(op, output)
+            op.parent = self.recorder.parent_of_function()
+            self.recorder.ends(op, output)
 
     @guarded
     def _went_back(self, name: str | None, args: Any) -> None:

@@ -15,6 +15,7 @@ from lakeprobe.collect.pytorch.collectives import Collectives
 from lakeprobe.collect.pytorch.compiled import Compiled
 from lakeprobe.collect.pytorch.leaves import Leaves
 from lakeprobe.collect.pytorch.modules import Modules
+from lakeprobe.collect.pytorch.optimizers import STEP, Optimizers
 from lakeprobe.collect.pytorch.perturbing import perturb
 from lakeprobe.collect.pytorch.tracing import fill_tables, hide_from_readers, traced
 from lakeprobe.collect.pytorch.trials import Trials
@@ -37,6 +38,7 @@ class Watcher:
         self._calls = Calls(self.recorder, self._in_place, self._modules, self._trials)
         self._collectives = Collectives(self.recorder, self._in_place)
         self._compiled = Compiled(self.recorder, self._calls, self._in_place)
+        self._optimizers = Optimizers(self.recorder)
 
     def start(self, model: Any) -> None:
         """Record modules (L0), functions (L1), or both (mix)."""
@@ -48,6 +50,7 @@ class Watcher:
             self._calls.start()
             if self._trials is None:
                 self._collectives.start()
+                self._optimizers.start()
         hide_from_readers(self._in_place)
         self._forget_before_swaps()
         self._compiled.start()
@@ -68,7 +71,7 @@ class Watcher:
     def stop(self) -> None:
         """Restore torch and the model."""
         with ExitStack() as each:  # runs all of them, even if one raises
-            for part in (self._modules, self._calls, self._collectives, self._compiled):
+            for part in (self._modules, self._calls, self._collectives, self._compiled, self._optimizers):
                 each.callback(part.stop)
             each.callback(self._in_place.remove)
 
@@ -113,4 +116,4 @@ def _phases() -> dict[CodeType, str]:
     """Return the code that runs the steps of optimizers and clips gradients, with the name of each phase."""
     clipping = (getattr(torch.nn.utils, name, None) for name in _CLIPPING)
     phases = {inspect.unwrap(function).__code__: "clip_grad" for function in clipping if function is not None}
-    return phases | {torch.optim.Optimizer.profile_hook_step(_phases).__code__: "optimizer"}
+    return phases | {STEP: "optimizer"}
