@@ -22,6 +22,7 @@ class Training:
     batches: list[tuple[Tensor, ...]]
     settings: dict[str, Any] = field(default_factory=lambda: {"learning_rate": 1e-3})
     clip: float | None = 1.0
+    optimizer: Callable[..., nn.Optimizer] = nn.Adam
 
     def cell(self, path: str) -> nn.Cell:
         """The part of the network at `path`."""
@@ -34,7 +35,7 @@ class Training:
         """Train for some steps and give their losses; `after_step` is called after each."""
         self.network.set_train()
         parameters = self.network.trainable_params()
-        optimizer = nn.Adam(parameters, **self.settings)
+        optimizer = self.optimizer(parameters, **self.settings)
         loss_and_gradients = mindspore.value_and_grad(self.network, None, parameters)
         losses = []
         for step in range(steps):
@@ -64,7 +65,11 @@ def replaced(name: str, kind: str, path: str, make: Callable[[nn.Cell], nn.Cell]
         parent, _, child = path.rpartition(".")
         cell = make(training.cell(path))
         cell.update_parameters_name(f"{path}.")
-        setattr(training.cell(parent) if parent else training.network, child, cell)
+        around = training.cell(parent) if parent else training.network
+        if child.isdigit():
+            around[int(child)] = cell
+        else:
+            setattr(around, child, cell)
 
     return Defect(name, kind, inside(path, op), plant)
 

@@ -439,6 +439,19 @@ MODELS = {
     "ms_encoder": "mindspore",
     "ms_cnn": "mindspore",
     "ms_lstm": "mindspore",
+    "ms_programs.recurrent": "mindspore",
+    "ms_programs.mixer": "mindspore",
+    "ms_programs.unet": "mindspore",
+    "ms_programs.variational": "mindspore",
+    "ms_programs.recommender": "mindspore",
+    "ms_programs.vision": "mindspore",
+    "ms_programs.contrast": "mindspore",
+    "ms_programs.experts": "mindspore",
+    "ms_programs.decoder": "mindspore",
+    "ms_programs.mobile": "mindspore",
+    "ms_programs.graph": "mindspore",
+    "ms_programs.wave": "mindspore",
+    "ms_programs.translation": "mindspore",
 }
 """The models, each a file in `models/` or a member of one, and the framework that it needs."""
 
