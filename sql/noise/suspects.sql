@@ -29,17 +29,18 @@ WITH
         GROUP BY number
         HAVING NOT bool_or(is_float)
     ),
-    -- a repeat of golden has another input there, too, as if its parameters were moved by a rounding: that says nothing, but what
-    -- else the op shows does
+    -- a repeat of golden has another input there, too, as if its parameters were moved by a rounding, and statistics may show
+    -- less of one than of others: that says nothing, but what else the op shows does
     repeated_sources AS (
         SELECT number, row
-        FROM noise_evidence
-        JOIN noise_leaves USING (number, row)
-        JOIN noise_repeat_rows USING (golden_row)
-        WHERE
-            evidence = 'source'
-            AND noise_repeat_rows.error > 0
-            AND noise_leaves.error <= getvariable('repeat_growth') * noise_repeat_rows.error
+        FROM (
+            SELECT number, row, l.error, greatest(r.error, median(r.error) OVER ()) AS repeated
+            FROM noise_evidence
+            JOIN noise_leaves AS l USING (number, row)
+            JOIN noise_repeat_rows AS r USING (golden_row)
+            WHERE evidence = 'source'
+        )
+        WHERE repeated > 0 AND error <= getvariable('repeat_growth') * repeated
     ),
     certain AS (
         SELECT
