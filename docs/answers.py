@@ -63,10 +63,10 @@ differs by that measure.
 JSON has the field `verdict`. In Python, `first_difference().is_equal` is true where that command exits with 0.
 
 A row of the table `results` that is not judged has a verdict of its own: `unmatched`, `unreadable`, or `skipped`
-(memory that was never written, data that had not arrived, late digests, settings of optimizers that one tool alone records,
-and rows that the rule expects to have no counterpart). Its `outcome` is `unrecorded` if dtype and shape agree and the dumps do not have values of both sides, for
-example digests on one side and statistics on the other. The `difference` of an unreadable or unrecorded row is NULL,
-unless the recorded statistics show that the two sides differ.
+(memory that was never written, data that had not arrived, late digests, settings of optimizers that one tool alone
+records, and rows that the rule expects to have no counterpart). Its `outcome` is `unrecorded` if dtype and shape agree
+and the dumps do not have values of both sides, for example digests on one side and statistics on the other. The
+`difference` of an unreadable or unrecorded row is NULL, unless the recorded statistics show that the two sides differ.
 
 ## The answers
 
