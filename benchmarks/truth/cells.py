@@ -48,6 +48,10 @@ class Training:
         return losses
 
 
+OPTIMIZER = (Cause(r"^(Optimizer|Jit)\.\w+\.\d+\.forward"),)
+"""The step of the optimizer: its settings, or what jit compiled of it."""
+
+
 def inside(path: str, op: str) -> tuple[Cause, ...]:
     """The op in the cell at `path`, which is a leaf, or that cell itself; `op` is a pattern for its name."""
     return (*within(path, op), Cause(rf"^Cell\.{re.escape(path)}\.[A-Za-z]\w*\.forward"))
@@ -117,6 +121,6 @@ def other_data(
     return Defect(name, "data", causes, plant, batch)
 
 
-def loop(name: str, causes: tuple[Cause, ...], **settings: Any) -> Defect:
+def loop(name: str, **settings: Any) -> Defect:
     """The optimizer has other settings."""
-    return Defect(name, "loop", causes, lambda training: training.settings.update(settings))
+    return Defect(name, "loop", OPTIMIZER, lambda training: training.settings.update(settings))

@@ -50,12 +50,13 @@ class Coverage:
 
     A row of `rows` is a pair, or a row of one side. The `compared` rows were judged `equal`, `noise` or `different`. Of
     the others, `set_aside` have no meaningful values (memory that was never written, data that had not arrived, late
-    digests); `unmatched` have no counterpart; `inside` are steps of something that the other side computes in other
-    steps; `structure` rows only change a view or a shape; `recomputed` ones were run again on one side only;
-    `unreadable` name tensors that cannot be read, although their recorded statistics may show them to be `different`;
-    `unrecorded` lack values on both sides. `target_compared` and `golden_compared` count rows of a side. `findings`
-    counts rows by verdict, without those that differ only by rounding noise. `unpaired` units have no counterpart, and
-    collecting of `incomplete` units ended in the middle of a step. `by_digests`: only digests could be compared.
+    digests, settings of optimizers that one tool alone records); `unmatched` have no counterpart; `inside` are steps of
+    something that the other side computes in other steps; `structure` rows only change a view or a shape; `recomputed`
+    ones were run again on one side only; `unreadable` name tensors that cannot be read, although their recorded
+    statistics may show them to be `different`; `unrecorded` lack values on both sides. `target_compared` and
+    `golden_compared` count rows of a side. `findings` counts rows by verdict, without those that differ only by
+    rounding noise. `unpaired` units have no counterpart, and collecting of `incomplete` units ended in the middle of a
+    step. `by_digests`: only digests could be compared.
     """
 
     target_rows: int

@@ -125,11 +125,11 @@ DEFECTS = (
     cells.other_data("token", EMBEDDING, _other_token),
     cells.other_data("later_token", EMBEDDING, _other_token, batch=1),
     cells.other_data("label", (Cause(r"cross_entropy\.\d+\.forward|Tensor\.reshape\.\d+\.forward"),), _other_label),
-    cells.loop("rate", (Cause(r"^Jit\.Adam"),), learning_rate=2e-3),
+    cells.loop("rate", learning_rate=2e-3),
     Defect(
         "no_clip",
         "loop",
-        (Cause("clip_by_global_norm"), Cause(r"^Jit\.Adam")),
+        (Cause("clip_by_global_norm"), *cells.OPTIMIZER),
         lambda training: setattr(training, "clip", None),
     ),
 )

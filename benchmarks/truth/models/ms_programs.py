@@ -363,7 +363,6 @@ MEMBERS: dict[str, Callable[[], Training]] = {
 }  # fmt: skip
 
 
-OPTIMIZER = (Cause(r"^Jit\.\w+\.\d+\.forward"),)
 TAKES_INPUTS = (
     Cause(r"\.(Gather|MatMul|Conv2D|[Ss]hape|[Rr]eshape|matmul|__getitem__|mse_loss|ExpandDims)\.\d+\.forward"),
     Cause(r"^Cell\.\w+\.\w+\.forward\.0"),
@@ -391,7 +390,7 @@ def _defects(training: Training, chance: random.Random) -> Iterator[Defect]:
         yield cells.replaced("activation", "op", chance.choice(activations), lambda old: nn.Mish())
     yield cells.other_data("input", TAKES_INPUTS, partial(_other, place=0))
     yield cells.other_data("label", TAKES_LABELS, partial(_other, place=1))
-    yield cells.loop("rate", OPTIMIZER, learning_rate=training.settings["learning_rate"] * 1.1)
+    yield cells.loop("rate", learning_rate=training.settings["learning_rate"] * 1.1)
 
 
 CHANGES: dict[str, Callable[[np.ndarray], np.ndarray]] = {

@@ -8,19 +8,19 @@ import numpy as np
 from mindspore import Tensor, nn
 
 _OWN = ("learning_rate", "beta1", "beta2", "eps", "momentum", "weight_decay")
-"""The settings that are attributes, which may change from step to step."""
+"""The settings that an optimizer keeps as attributes where it does not remember its arguments: never the rate."""
 
 _HOW = {"use_locking", "use_lazy", "use_offload"}
 """Settings of how a step is computed, which do not change what is computed."""
 
 
 def settings_of(optimizer: nn.Optimizer) -> dict[str, Any]:
-    """The numbers that `optimizer` was made with, by name, and those that its attributes are now.
+    """The numbers that `optimizer` was made with, by name, and what it keeps of those that it does not remember.
 
     Settings that follow a schedule have no number of their own, and are left out.
     """
     made_with = getattr(optimizer, "init_args", {})
-    now = {name: getattr(optimizer, name, None) for name in _OWN if name not in made_with}
+    now = {name: getattr(optimizer, name, None) for name in _OWN}
     found = {name: _number(value) for name, value in {**now, **made_with}.items()}
     return {name: number for name, number in found.items() if number is not None and name not in _HOW}
 
