@@ -38,7 +38,7 @@ def blame(
     from lakeprobe.lake.connection import query_errors
     from lakeprobe.reports.blame_text import blame_json, blame_text
     from lakeprobe.reports.layout_text import carried_lines
-    from lakeprobe.reports.terminal import unordered_text
+    from lakeprobe.reports.terminal import noise_line, unordered_text
     from lakeprobe.session import Lake
 
     with query_errors(), Lake(store.check(store.choose(lake))) as opened:
@@ -57,3 +57,5 @@ def blame(
             causes = found.suspects.select("op").limit(1).fetchall()
             shards = compared.shards(causes[0][0], step=found.step) if causes and causes[0][0] else None
             output.text("\n".join(carried_lines(shards)))
+        if hint := noise_line(compared.stored, noise):
+            diagnostics.note(hint)

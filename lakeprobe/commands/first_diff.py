@@ -57,7 +57,7 @@ def first_diff(
     from lakeprobe.lake import store
     from lakeprobe.lake.connection import query_errors
     from lakeprobe.reports.diff_analyze import write
-    from lakeprobe.reports.terminal import unordered_text
+    from lakeprobe.reports.terminal import noise_line, unordered_text
     from lakeprobe.session import Lake
 
     with query_errors(), Lake(store.check(store.choose(lake))) as opened:
@@ -70,6 +70,8 @@ def first_diff(
             output.text(unordered_text(result.stored, summarise(result.stored)))
         else:
             _show(comparison, found, format)
+        if hint := noise_line(result.stored, noise):
+            diagnostics.note(hint)
         if diff_analyze is not None:
             diagnostics.note(f"written: {write(result.stored, found, diff_analyze)}")
         if (fail or fail_on is FailOn.DIFFERENCE) and not found.is_equal:

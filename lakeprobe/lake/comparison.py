@@ -71,6 +71,8 @@ class StoredComparison:
     metrics: tuple[str, ...] = ()
     thresholds: Mapping[str, float] = field(default_factory=dict)
     """All thresholds that the rule used. Empty for a comparison of an older release."""
+    noise: str | None = None
+    """The noise that the comparison was made with."""
 
     def files(self, name: str) -> list[Path]:
         """Return the paths of all files with the results that have this name."""
@@ -123,7 +125,8 @@ def load(lake: Path | Snapshot, name: str) -> StoredComparison:
         if not all(isinstance(text, str) for text in (*texts, *metrics)):
             raise TypeError("a name is not text")
         thresholds = {str(threshold): float(value) for threshold, value in described.get("thresholds", {}).items()}
-        return StoredComparison(name, folder, *texts, units, unpaired, incomplete, metrics, thresholds)
+        noise = str(described["noise"]) if described.get("noise") is not None else None
+        return StoredComparison(name, folder, *texts, units, unpaired, incomplete, metrics, thresholds, noise)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise LakeError(f"{path} is damaged ({error}); compare again") from error
 

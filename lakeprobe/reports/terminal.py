@@ -63,6 +63,17 @@ def ingest_lines(report: IngestReport) -> Iterator[str]:
         yield f"all read{took}"
 
 
+def noise_line(comparison: StoredComparison, noise: str | None) -> str | None:
+    """Return how to weigh all evidence with the `noise` that a question names, if the comparison did not."""
+    if noise is None or noise == comparison.noise:
+        return None
+    sides = f"{quote(comparison.target)} {quote(comparison.golden)} --name {quote(comparison.name)}"
+    return (
+        f"{comparison.name} was compared without the noise {noise}, which only takes out what stood out there; "
+        f"to weigh all ops with it: lakeprobe compare {sides} --noise {quote(noise)}"
+    )
+
+
 def shard_line(pending: Pending) -> str:
     """Return how far the shards of a run or comparison are."""
     if pending.is_whole:
