@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 MEASURED = ("nearest", "ops", "leaves")
 """The queries of sql/noise that measure the error of each row, in order; each makes the table noise_NAME."""
 
-TRACED = ("repeat", "makers")
-"""The queries that find what made each value."""
+TRACED = ("repeat", "makers", "repeated")
+"""The queries that find what made each value, and what repeats of golden explain of what ops take."""
 
 CERTAIN = (
     "factors", "outputs", "gradient_sums", "inputs", "conditions", "errors", "floors", "largest_before",

@@ -8,5 +8,6 @@ SELECT
     NULL::VARCHAR AS name,
     NULL::VARCHAR AS role,
     NULL::DOUBLE AS error,
-    NULL::BOOLEAN AS stands_out
+    NULL::BOOLEAN AS stands_out,
+    NULL::STRUCT(repeat VARCHAR, max DOUBLE, min DOUBLE, mean DOUBLE, norm DOUBLE)[] AS statistics
 WHERE false

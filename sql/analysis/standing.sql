@@ -20,27 +20,39 @@ WITH
         FROM repeat_rows
         GROUP BY ALL
     ),
-    -- statistics may show less of one moved parameter of a repeat than of others (sql/noise/suspects.sql)
+    sources AS (
+        SELECT
+            asked.step,
+            asked.rank,
+            asked.row,
+            results.error,
+            rows.error AS repeated,
+            epsilon_of(golden_dtype) AS spacing,
+            moves_in_repeat(statistics, golden_max, golden_min, golden_mean, golden_norm) AS has_moved
+        FROM asked
+        JOIN results
+            ON results.comparison = $comparison
+            AND results.step = asked.step
+            AND results.rank = asked.rank
+            AND results.row = asked.row
+        JOIN repeat_rows AS rows
+            ON rows.step = golden_step AND rows.rank = golden_rank AND rows.golden_row = results.golden_row
+        WHERE evidence = 'source'
+    ),
+    -- by how much a repeat moves its parameters, if it moves many of them (sql/noise/suspects.sql)
+    moved AS (
+        SELECT step, rank, greatest(median(repeated), max(spacing)) AS error
+        FROM sources
+        GROUP BY ALL
+        HAVING avg(has_moved::INTEGER) >= 0.25
+    ),
     repeated_sources AS (
         SELECT step, rank, row
-        FROM (
-            SELECT
-                asked.step,
-                asked.rank,
-                asked.row,
-                results.error,
-                greatest(rows.error, median(rows.error) OVER (PARTITION BY asked.step, asked.rank)) AS repeated
-            FROM asked
-            JOIN results
-                ON results.comparison = $comparison
-                AND results.step = asked.step
-                AND results.rank = asked.rank
-                AND results.row = asked.row
-            JOIN repeat_rows AS rows
-                ON rows.step = golden_step AND rows.rank = golden_rank AND rows.golden_row = results.golden_row
-            WHERE evidence = 'source'
-        )
-        WHERE repeated > 0 AND error <= getvariable('repeat_growth') * repeated
+        FROM sources
+        LEFT JOIN moved USING (step, rank)
+        WHERE
+            greatest(repeated, moved.error) > 0
+            AND sources.error <= getvariable('repeat_growth') * greatest(repeated, moved.error)
     )
 SELECT asked.* REPLACE (row_number() OVER (PARTITION BY asked.step, asked.rank ORDER BY nth) AS nth)
 FROM asked

@@ -1,6 +1,6 @@
 -- floors: the least error that ops of each way of rounding add, measured in this comparison.
 -- grain: one way of rounding (macros/rounding_of)
--- parameters: the tables noise_ops, noise_leaves, noise_errors and noise_nearest; thresholds
+-- parameters: the tables noise_ops, noise_leaves, noise_errors, noise_nearest and noise_repeated; thresholds
 -- floor: the lower quartile of the output errors of forward ops of this way, at most that of the coarsest chip; other
 --   ops add no more than matrix products. Behind an early defect all errors are large: so no more than three times that
 --   quartile of the ops into which the least error came, an eighth of them and four at least. Of products those count of
@@ -142,7 +142,9 @@ SELECT
     greatest(least(coalesce(quartile, 1), most, if(rounding = 'other', (SELECT quartile FROM low WHERE rounding = 'matmul'), NULL)), if(is_low, 2.0 ** -10, 1e-7)) AS floor,
     if(touched.ops = 0, NOT digests.are_rounding, touched.ops < 16 OR coalesce(is_bitwise, true))
     AND getvariable('cross_framework') = 0
-    AND NOT is_near AS is_bitwise
+    AND NOT is_near
+    -- errors come of the parameters, which are off by a rounding, and how much ops magnify them is to be measured
+    AND NOT EXISTS (FROM noise_repeated WHERE is_moved) AS is_bitwise
 FROM worst
 CROSS JOIN all_ops
 CROSS JOIN near

@@ -1,8 +1,8 @@
 -- sources: ops of the forward pass of which an input that no recorded op made differs by more than another order of summation
---   explains, or is another constant.
+--   or a repeat of golden explains, or is another constant.
 -- grain: one op and the leaf that shows it. An op may be there twice
--- parameters: the tables paired, noise_makers, noise_ops, noise_leaves, noise_errors, noise_floors and noise_largest_before;
---   thresholds
+-- parameters: the tables paired, noise_makers, noise_ops, noise_leaves, noise_errors, noise_floors, noise_largest_before and
+--   noise_repeated; thresholds
 WITH
     matmul_floor AS (
         SELECT floor FROM noise_floors WHERE rounding = 'matmul'
@@ -212,6 +212,7 @@ WITH
         FROM noise_makers AS m
         JOIN noise_largest_before AS before USING (number)
         CROSS JOIN LATERAL (SELECT if(m.magnitude > sure_from, sure_error, tensor_error) AS sure) AS of_others
+        ANTI JOIN noise_repeated USING (row)
         ANTI JOIN negligible USING (row)
         ANTI JOIN without_effect USING (row)
         ANTI JOIN made_before USING (row)

@@ -29,19 +29,6 @@ WITH
         GROUP BY number
         HAVING NOT bool_or(is_float)
     ),
-    -- a repeat of golden has another input there, too, as if its parameters were moved by a rounding, and statistics may show
-    -- less of one than of others: that says nothing, but what else the op shows does
-    repeated_sources AS (
-        SELECT number, row
-        FROM (
-            SELECT number, row, l.error, greatest(r.error, median(r.error) OVER ()) AS repeated
-            FROM noise_evidence
-            JOIN noise_leaves AS l USING (number, row)
-            JOIN noise_repeat_rows AS r USING (golden_row)
-            WHERE evidence = 'source'
-        )
-        WHERE repeated > 0 AND error <= getvariable('repeat_growth') * repeated
-    ),
     certain AS (
         SELECT
             number,
@@ -55,7 +42,6 @@ WITH
             END AS class
         FROM noise_evidence
         LEFT JOIN (SELECT row, target_zeros FROM noise_leaves WHERE target_zeros > 0) AS leaves USING (row)
-        WHERE evidence <> 'source' OR (number, row) NOT IN (SELECT (number, row) FROM repeated_sources)
         QUALIFY
             row_number() OVER (
                 PARTITION BY number
