@@ -27,7 +27,7 @@ WITH
             asked.row,
             results.error,
             rows.error AS repeated,
-            epsilon_of(golden_dtype) AS spacing,
+            if(is_low_precision(epsilon_of(golden_dtype)), 0, epsilon_of(golden_dtype)) AS spacing,
             moves_in_repeat(statistics, golden_max, golden_min, golden_mean, golden_norm) AS has_moved
         FROM asked
         JOIN results
@@ -41,18 +41,21 @@ WITH
     ),
     -- by how much a repeat moves its parameters, if it moves many of them (sql/noise/suspects.sql)
     moved AS (
-        SELECT step, rank, greatest(median(repeated), max(spacing)) AS error
+        SELECT step, rank, median(repeated) AS error
         FROM sources
         GROUP BY ALL
         HAVING avg(has_moved::INTEGER) >= 0.25
     ),
     repeated_sources AS (
         SELECT step, rank, row
-        FROM sources
-        LEFT JOIN moved USING (step, rank)
-        WHERE
-            greatest(repeated, moved.error) > 0
-            AND sources.error <= getvariable('repeat_growth') * greatest(repeated, moved.error)
+        FROM (
+            SELECT
+                sources.*,
+                greatest(repeated, moved.error, if(moved.error IS NULL, 0, spacing)) AS usual
+            FROM sources
+            LEFT JOIN moved USING (step, rank)
+        )
+        WHERE usual > 0 AND error <= getvariable('repeat_growth') * usual
     )
 SELECT asked.* REPLACE (row_number() OVER (PARTITION BY asked.step, asked.rank ORDER BY nth) AS nth)
 FROM asked

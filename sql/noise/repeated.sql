@@ -1,8 +1,8 @@
 -- repeated: what went into ops and differs no further than repeats of golden do there.
 -- grain: one leaf that went into an op
 -- parameters: the tables noise_makers, noise_repeat_rows and paired; thresholds
--- is_moved: as far as the repeat moves parameters in general, if it moves many, as by a rounding: statistics may show less of
---   one than of others, and nothing at all of some, so the middle one counts, and at least one spacing
+-- is_moved: a parameter, of which the repeat moves many, as by a rounding. Statistics show less of one than of others, and
+--   nothing at all of some: so each may differ as far as the middle one, and in float32 by a spacing at least
 WITH
     taken AS (
         SELECT
@@ -19,19 +19,25 @@ WITH
         JOIN noise_repeat_rows AS r USING (golden_row)
     ),
     moved AS (
-        SELECT greatest(median(repeated), max(spacing)) AS error
+        SELECT median(repeated) AS error
         FROM (
-            SELECT max(repeated) AS repeated, max(spacing) AS spacing, bool_or(has_moved) AS has_moved
+            SELECT max(repeated) AS repeated, bool_or(has_moved) AS has_moved
             FROM taken
             WHERE is_parameter
             GROUP BY golden_key
         )
         HAVING avg(has_moved::INTEGER) >= 0.25
+    ),
+    explained AS (
+        SELECT
+            row,
+            differs,
+            taken.error,
+            is_parameter AND moved.error IS NOT NULL AS is_moved,
+            greatest(repeated, moved.error, if(is_moved AND NOT is_low_precision(spacing), spacing, 0)) AS usual
+        FROM taken
+        LEFT JOIN moved ON is_parameter
     )
-SELECT row, is_parameter AND moved.error IS NOT NULL AS is_moved
-FROM taken
-LEFT JOIN moved ON is_parameter
-WHERE
-    differs
-    AND greatest(repeated, moved.error) > 0
-    AND taken.error <= getvariable('repeat_growth') * greatest(repeated, moved.error)
+SELECT row, is_moved
+FROM explained
+WHERE differs AND usual > 0 AND error <= getvariable('repeat_growth') * usual
