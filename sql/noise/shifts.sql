@@ -19,7 +19,7 @@
 --   tenth of the shift of the inputs (a hundredth in a normalisation and what it lets through, more in a product whose terms
 --   cancel), what is left of golden's error beside a repeat, and the precision of the statistics. An input of few elements
 --   brings few independent errors, and where an attention averages many values, its rows err together, also where they are
---   taken. After a step of the optimizer errors are not independent, so also a tenth of the input error, and half of that of
+--   taken. Weights of a normalisation scale its result by their mean error. After a step of the optimizer errors are not independent, so also a tenth of the input error, and half of that of
 --   the other factor, as of the queries and keys that one step has turned towards each other
 -- is_law: the shift is 0 whatever the input error
 -- score: the deviation in double units, less one
@@ -45,6 +45,7 @@ WITH
             if(regexp_matches(o.api, '(?i)batch|instance') AND is_low_precision(l.spacing), l.n, NULL) AS channels,
             l.n,
             l.error,
+            is_normalisation AND l.is_input AND l.n = l.width AS is_weight,
             l.has_zeros,
             l.scatter,
             l.golden_norm,
@@ -103,6 +104,8 @@ WITH
                 coalesce(max(error) FILTER (WHERE is_factor AND NOT has_zeros AND abs(moved) < error / 3), 0),
                 0
             ) AS hidden_error,
+            -- weights that err scale what a normalisation gives
+            coalesce(max(error / sqrt(n)) FILTER (WHERE is_weight), 0) AS weights_error,
             max(rounding) AS rounding,
             -- where the deviation is next to the epsilon, 1e-5 as a rule, a normalisation lets the rest of a shift through
             coalesce(any_value(epsilon), 1e-5) AS added_to_variance,
@@ -240,7 +243,8 @@ WITH
                 if(is_normalisation, greatest(0.01, coalesce(let_through, 0)), least(1, 0.1 * condition)) * brought,
                 coalesce(let_past, 0)
                 + if(getvariable('is_first_step'), 0, 0.1 * error_in + 0.5 * second_error)
-                + if(is_low_precision(spacing), 0, 0.25 * hidden_error),
+                + if(is_low_precision(spacing), 0, 0.25 * hidden_error)
+                + weights_error,
                 replaced,
                 -- a program that computes a normalisation in steps rounds the deviation of all rows one way, if all were
                 -- normalised before; and what a product takes from an attention may err as the sums of its probabilities do
