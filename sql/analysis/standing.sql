@@ -39,7 +39,7 @@ WITH
             ON rows.step = golden_step AND rows.rank = golden_rank AND rows.golden_row = results.golden_row
         WHERE evidence = 'source'
     ),
-    -- by how much a repeat moves its parameters, if it moves many of them (sql/noise/suspects.sql)
+    -- by how much a repeat moves its parameters, if it moves many of them (sql/noise/repeated.sql)
     moved AS (
         SELECT step, rank, median(repeated) AS error
         FROM sources
