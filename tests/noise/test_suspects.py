@@ -311,11 +311,13 @@ def test_repeats_take_out_what_they_show_too(lake: Lake) -> None:
     other = Network(seed=9, eps={4: 1e-3}, kernel=off_by("linear.2.forward", lambda output: output * 1.0009))
     assert named(compared(lake, other, noise="chip")) == ("Functional.layer_norm.4.forward",) * 3
     again = "lakeprobe compare target1 golden --name pair_target1 --noise chip"
-    for command in ("first-diff", "blame"):
-        for comparison, hint in (("pair_target1", again), ("quiet", None)):
-            ended = CliRunner().invoke(app, [command, comparison, "--noise", "chip", "--lake", str(lake.path)])
-            assert ("was compared without the noise chip" in ended.stderr) == (hint is not None)
-            assert (hint or "") in ended.stderr
+    for command, comparison, hints in (
+        ("first-diff", "pair_target1", 1),
+        ("blame", "pair_target1", 1),
+        ("first-diff", "quiet", 0),
+    ):
+        ended = CliRunner().invoke(app, [command, comparison, "--noise", "chip", "--lake", str(lake.path)])
+        assert ended.stderr.count(again) == ended.stderr.count("was compared without the noise chip") == hints
 
 
 def test_a_repeat_on_the_chip_of_the_target_is_a_better_golden(lake: Lake) -> None:
