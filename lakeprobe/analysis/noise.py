@@ -39,7 +39,12 @@ def keep_noise_ends(
         for unit in comparison.units
         if is_asked and (unit.is_rounding or also_bitwise)
     ]
-    keep(stages, "standing", "standing", {"comparison": comparison.name, "units": units})
+    asked = {"comparison": comparison.name, "units": units}
+    if noise is None and repeat is None:
+        keep(stages, "standing", "outstanding", asked)
+    else:
+        keep(stages, "outstanding", "outstanding", asked)
+        keep(stages, "standing", "standing", {"comparison": comparison.name})
     keep(stages, "noise_ends", "noise_ends", {"units": units})
 
 

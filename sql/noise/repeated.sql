@@ -1,8 +1,7 @@
 -- repeated: what went into ops and differs no further than repeats of golden do there.
 -- grain: one leaf that went into an op
 -- parameters: the tables noise_makers, noise_repeat_rows and paired; thresholds
--- is_moved: a parameter, of which the repeat moves many, as by a rounding. Statistics show less of one than of others, and
---   nothing at all of some: so each may differ as far as the middle one, and in float32 by a spacing at least
+-- is_moved: a parameter, of which the repeat moves many, as by a rounding
 WITH
     taken AS (
         SELECT
@@ -19,25 +18,15 @@ WITH
         JOIN noise_repeat_rows AS r USING (golden_row)
     ),
     moved AS (
-        SELECT median(repeated) AS error
+        SELECT moved_by(repeated, has_moved) AS error
         FROM (
             SELECT max(repeated) AS repeated, bool_or(has_moved) AS has_moved
             FROM taken
             WHERE is_parameter
             GROUP BY golden_key
         )
-        HAVING avg(has_moved::INTEGER) >= 0.25
-    ),
-    explained AS (
-        SELECT
-            row,
-            differs,
-            taken.error,
-            is_parameter AND moved.error IS NOT NULL AS is_moved,
-            greatest(repeated, moved.error, if(is_moved AND NOT is_low_precision(spacing), spacing, 0)) AS usual
-        FROM taken
-        LEFT JOIN moved ON is_parameter
     )
-SELECT row, is_moved
-FROM explained
-WHERE differs AND usual > 0 AND error <= getvariable('repeat_growth') * usual
+SELECT row, is_parameter AND moved.error IS NOT NULL AS is_moved
+FROM taken
+LEFT JOIN moved ON is_parameter
+WHERE differs AND is_repeated(taken.error, repeated, moved.error, spacing)
