@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import torch
 
-from benchmarks.truth.models import strangers, torchvision_python
+from benchmarks.truth.models import strangers
 from benchmarks.truth.models.strangers import CLASSES, Build
+from benchmarks.truth.models.timm_python import timm
 from benchmarks.truth.planted import Model
 from benchmarks.truth.training import Training, WithLoss
-
-assert torchvision_python  # first: timm imports torchvision
-import timm  # isort: skip
 
 BATCH = 4  # a batch norm wants some more than two
 
@@ -24,7 +22,7 @@ def model(name: str) -> Model:
 
 
 def _images(name: str, size: int = 64, *, sized: bool = False) -> Build:
-    """Trains the network of timm of this name on images with so many pixels on a side, for which it is made if `sized`."""
+    """Trains this network of timm on images with so many pixels on a side, for which it is made if `sized`."""
     generator = torch.Generator().manual_seed(3)
     batches = [
         {
