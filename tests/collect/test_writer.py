@@ -206,8 +206,10 @@ def test_what_is_gathered_when_ctrl_c_comes_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, press_ctrl_c: Callable[[], None]
 ) -> None:
     lake = tmp_path / "lake"
-    sink = sink_with_tensors(lake, OPS_PER_BATCH)
+    sink = sink_with_tensors(lake, OPS_PER_BATCH - 1)
+    sink._wait()
     go_on = blocked(monkeypatch)
+    add(sink, "Torch.add.last.forward", {"output": [leaf(np.zeros(1000), "last.pt")]})  # the thread begins to write it
     add(sink, "Torch.mul.0.forward", {"output": []})
     press_ctrl_c()
     with pytest.raises(KeyboardInterrupt):
