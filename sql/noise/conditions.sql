@@ -24,6 +24,7 @@ WITH
             number,
             first(width ORDER BY row) AS terms,
             first((golden_mean * sqrt(n) / golden_norm) ** 2 ORDER BY row) AS evenness,
+            max((golden_mean * sqrt(n) / golden_norm) ** 2) AS most_even,
             first(height ORDER BY row) AS rows_together,
             product(golden_norm / sqrt(n)) AS size,
             product(magnitude) AS largest_term
@@ -74,7 +75,7 @@ WITH
             coalesce(nullif(outputs.norm, 0), outputs.larger_norm) AS result,
             regexp_matches(o.api, '(?i)relu|gelu|silu|swish|hardtanh|clamp|sigmoid|tanh|dropout')
             OR is_multiplication(o.api)
-            OR coalesce(factors.terms = 1 AND factors.evenness > 0.999, false) AS is_passed_on,
+            OR coalesce(factors.terms = 1 AND factors.most_even > 0.999, false) AS is_passed_on,
             CASE
                 WHEN
                     o.direction = 'forward'

@@ -31,7 +31,9 @@ WITH
             o.direction,
             o.phase,
             o.api,
+            o.parent,
             is_normalisation(o.api) AS is_normalisation,
+            o.direction = 'forward' AND is_periodic(o.api) AS is_periodic,
             coalesce(outputs.is_masked, false) AS is_masked,
             conditions.is_passed_on,
             conditions.condition,
@@ -69,7 +71,8 @@ WITH
         GROUP BY call_key
     ),
     divided AS (
-        SELECT call_key, greatest(max(known.grown * saved.magnitude), 1) AS condition
+        -- where no gradient came back, as behind a weight that begins at 0, it may be ten
+        SELECT call_key, if(max(known.grown) > 0, greatest(max(known.grown * saved.magnitude), 1), 10) AS condition
         FROM known
         JOIN saved USING (call_key)
         WHERE known.direction = 'backward' AND known.is_normalisation
@@ -92,9 +95,18 @@ WITH
         FROM taken
         JOIN known ON known.number = taken.number AND (is_passed_on OR is_masked)
     ),
+    -- a module may put together what was made in it by an op that was not recorded: of sines beside cosines the norm tells nothing
+    put_together AS (
+        SELECT taken.number, taken.upper, made.number AS maker
+        FROM taken
+        JOIN noise_ops AS module ON module.number = taken.maker AND NOT module.is_leaf
+        JOIN known AS made ON made.parent = module.op AND made.is_periodic
+    ),
     -- behind none of these, one or two
     carried AS (
         FROM taken
+        UNION ALL
+        FROM put_together
         UNION ALL
         SELECT number, upper, earlier
         FROM taken
@@ -105,16 +117,22 @@ WITH
         JOIN passing USING (maker)
         JOIN passing AS before ON before.maker = passing.earlier
     ),
-    -- statistics of what is normalised hardly show what differs in it, but ops behind it may: all but what was scaled. What
-    -- is beside a mask may have any error that went in
-    hidden AS (
+    -- Statistics of what is normalised hardly show what differs in it, but ops behind it may: all but what was scaled. Nor do
+    -- those of sines of large numbers. What is beside a mask may have any error that went in
+    hiding AS (
         SELECT
-            carried.number,
-            max(made.error_taken * coalesce(divided.condition, 1) * if(made.is_masked, 1, 0.1)) AS error
+            number,
+            is_masked,
+            error_taken * if(is_periodic, known.condition, coalesce(divided.condition, 1)) * if(is_masked, 1, 0.1) AS error
+        FROM known
+        LEFT JOIN divided USING (call_key)
+        WHERE is_masked OR is_periodic OR is_normalisation
+    ),
+    hidden AS (
+        SELECT carried.number, max(error) AS error
         FROM carried
-        JOIN known AS made ON made.number = carried.maker AND (made.is_normalisation OR made.is_masked)
-        LEFT JOIN divided ON divided.call_key = made.call_key
-        WHERE made.error_taken * coalesce(divided.condition, 1) > 10 * carried.upper
+        JOIN hiding ON hiding.number = carried.maker
+        WHERE error > if(is_masked, 10, 1) * carried.upper
         GROUP BY carried.number
     ),
     handed_on AS (

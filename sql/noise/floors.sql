@@ -53,11 +53,21 @@ WITH
             left_over <= 2 * max(spacing)
             OR (bool_and(multiplies_once(api)) AND min(shift) > getvariable('coarsest_matmul') / 20)
     ),
+    -- products of single numbers: nothing is summed
+    outer_products AS (
+        SELECT number
+        FROM noise_leaves
+        JOIN noise_ops USING (number)
+        WHERE noise_ops.rounding = 'matmul' AND is_float AND is_paired
+        GROUP BY number
+        HAVING product(n) FILTER (WHERE is_input) = max(n) FILTER (WHERE NOT is_input)
+    ),
     -- no chip cuts the inputs of products of vectors: they do not tell how those of matrices round
     ops AS (
         SELECT *, upper_out = 0 OR number IN (SELECT number FROM multiplied WHERE left_over <= 2 * spacing) AS is_repeated
         FROM noise_ops
         JOIN noise_errors USING (number)
+        ANTI JOIN outer_products USING (number)
         WHERE
             side = 'pair'
             AND is_leaf

@@ -9,7 +9,7 @@
 --   and of an op that only picks elements err by the precision of their statistics, unless those are equal to the last bit.
 --   If less than a hundredth of the terms is left, what was computed errs by half a spacing all the same, which no statistic
 --   shows. What an op picks of a tensor that no recorded op computed errs by as much as anything before
--- magnitude: the largest magnitude of its largest float input
+-- magnitude: the largest magnitude of its largest float input. What a sine takes has no masks, so its norm tells, too
 -- range: the largest quotient of the largest and the smallest magnitude of an input whose elements have one sign
 WITH
     leaves AS (
@@ -151,7 +151,9 @@ WITH
             bool_or(is_computed) AS is_computed,
             max(n) AS n,
             -- of what is worked on, not of a weight beside it
-            max_by(magnitude, (n, magnitude)) FILTER (WHERE is_float AND isfinite(magnitude)) AS magnitude,
+            max_by(if(is_periodic(api), greatest(magnitude, norm / sqrt(n)), magnitude), (n, magnitude)) FILTER (
+                WHERE is_float AND isfinite(magnitude)
+            ) AS magnitude,
             max(magnitude / smallest) AS range
         FROM weighed
         GROUP BY number

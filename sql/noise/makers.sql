@@ -2,8 +2,8 @@
 -- grain: one input tensor of a pair of ops
 -- parameters: the table noise_leaves
 -- target_makers, golden_makers: the numbers of the earlier ops with this value as an output
--- is_source: no recorded op made it in either run (integers: in one run), and no enclosing module received it: a parameter, a
---   buffer or data
+-- is_source: no recorded op made it in either run (integers: in one run), and no module before received it: a parameter, a
+--   buffer or data. Integers come to each op that takes them, since a module may look at their shape alone
 -- is_parameter: it is a parameter of a module
 -- is_trained: a source that requires a gradient: a parameter too, where no module was recorded, or computed by an op that
 --   was not
@@ -84,7 +84,7 @@ WITH
                 len(target_makers) = 0 OR len(golden_makers) = 0,
                 len(target_makers) = 0 AND len(golden_makers) = 0
             )
-            AND if(NOT is_float AND is_bounded, true, len(known_before(takers, traced.number, target_norm, share)) = 0) AS is_source
+            AND if(NOT is_float AND (is_bounded OR is_leaf), true, len(known_before(takers, traced.number, target_norm, share)) = 0) AS is_source
         FROM traced
         -- what agrees there and differs here is another value, of which contents alone may tell
         LEFT JOIN given ON given.key = traced.target_key AND given.differs IS NOT DISTINCT FROM traced.differs

@@ -40,6 +40,7 @@ WITH
             o.op_kind = 'module' AND l.is_input AND l.role = 'input' AS is_taken_by_module,
             is_attention(o.api) AND NOT regexp_matches(o.api, '(?i)multi_?head') AS is_attention,
             l.is_input AND is_addend(o.api, l.slot) AS is_added,
+            regexp_matches(o.api, '(?i)^b?add') AS may_scale,
             l.is_input AND NOT is_added AND NOT picks_rows(o.api, l.slot) AS is_factor,
             -- a batch norm may round the mean of a channel to 16 bits, and all elements of the channel err together
             if(regexp_matches(o.api, '(?i)batch|instance') AND is_low_precision(l.spacing), l.n, NULL) AS channels,
@@ -81,8 +82,8 @@ WITH
             is_normalisation,
             bool_and(is_one_product) AS is_one_product,
             max(golden_norm / sqrt(n)) FILTER (WHERE is_added) / max(golden_norm / sqrt(n)) FILTER (WHERE NOT is_input) AS added,
-            -- what is larger than the result is scaled first, or not taken at all
-            if(added < 1.1, greatest(0, 1 - added ** 2), 1) AS share,
+            -- what is larger than the result is scaled first, or not taken at all, or cancels: then the product tells nothing
+            if(added >= 1.1 AND bool_or(may_scale), 1, greatest(0, 1 - coalesce(added, 0) ** 2)) AS share,
             share * coalesce(sum(moved) FILTER (WHERE is_factor), 0)
             + (1 - share) * coalesce(max(moved) FILTER (WHERE is_added), 0) AS brought,
             max_by(moved, golden_norm) FILTER (WHERE NOT is_input) AS whole_shift,
