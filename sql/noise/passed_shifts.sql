@@ -5,7 +5,7 @@
 -- The columns are those of noise/shifts. An error with the same sign in all elements, as of a kernel that is off by a
 --   thousandth, moves a norm by its own size, while rounding moves it by a √n-th of its own.
 -- shift: how much the norm moves beyond what came in. An activation passes on the shift of its input, or a part of it, where
---   it is not flat. A gradient has the shift of the gradient that came in, that of a product also the shift of the factor that it is
+--   it is not flat, and what the mean of its input moves by. A gradient has the shift of the gradient that came in, that of a product also the shift of the factor that it is
 --   multiplied by. A backward op may return several gradients: the one that stands out furthest counts
 -- usual: the median shift of its kind and slot, from five members on; else 0. Inputs cut to fewer bits make every product
 --   smaller, so fewer products are held against those of the forward pass; in 16 bits nothing is cut
@@ -45,6 +45,7 @@ WITH
                 ELSE sqrt((2 * l.scatter ** 2 + l.left_of_mean ** 2) / 3)
             END AS left_over,
             l.golden_norm,
+            l.golden_mean,
             l.rounding,
             l.spacing,
             l.shift,
@@ -132,7 +133,7 @@ WITH
     -- matter
     passed AS (
         SELECT
-            made.* EXCLUDE (shift, magnitude, n, spacing, left_over, mean_moved),
+            made.* EXCLUDE (shift, magnitude, n, spacing, left_over, mean_moved, golden_mean),
             brought,
             if(
                 incoming.left_over IS NULL OR (made.phase = 'backward' AND kept.left_over IS NULL),
@@ -154,6 +155,9 @@ WITH
             ) AS apart,
             greatest(1, apart * least(made.n, incoming.n, largest_ones * (1 + 2 * ln(largest_ones)), channels)) AS n,
             coalesce(multiplied.shift, 0) AS multiplied,
+            -- where numbers grow by a little, an activation gives more of those above 0: the norm grows by the mean of what it
+            -- gives, and twice as much where the function bends
+            coalesce(2 * incoming.mean_moved * made.golden_mean * made.n / made.golden_norm ** 2, 0) AS brought_by_mean,
             made.golden_norm * least(1, 1 + made.shift) AS smaller_norm,
             CASE
                 WHEN made.phase = 'backward' THEN made.shift - brought - coalesce(multiplied.shift, 0)
@@ -162,7 +166,12 @@ WITH
                         sign(made.mean_moved - incoming.mean_moved)
                         * greatest(0, abs(made.mean_moved - incoming.mean_moved) - abs(brought) * incoming.magnitude)
                         * sqrt(made.n) / made.golden_norm
-                ELSE made.shift - least(greatest(made.shift, least(brought, 0)), greatest(brought, 0))
+                ELSE
+                    made.shift
+                    - least(
+                        greatest(made.shift, least(brought, 0) + least(brought_by_mean, 0)),
+                        greatest(brought, 0) + greatest(brought_by_mean, 0)
+                    )
             END AS shift,
             CASE
                 WHEN regexp_matches(api, '(?i)^softmax$') THEN greatest(1, coalesce(kept.magnitude, 1) * incoming.norm / made.golden_norm)
