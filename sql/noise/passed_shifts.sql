@@ -253,6 +253,7 @@ WITH
             coalesce(kin.usual, kinds.usual) AS usual,
             coalesce(kin.spread, kinds.spread) AS spread,
             error_in,
+            condition,
             relocated,
             coalesce(replaced, 0) AS replaced,
             if(is_normalisation(api) OR divides_gradients(api), condition, 1) * error_in AS magnified,
@@ -293,7 +294,8 @@ WITH
                 spread,
                 cancelled * known_error,
                 n,
-                0.1 * (cancelled * uneven + abs(multiplied)),
+                -- groups shift by as much more as their deviation is smaller
+                0.1 * (cancelled * uneven + abs(multiplied)) * if(is_normalisation(api), condition, 1),
                 if(getvariable('is_first_step'), 0, 0.1) * error_in
                 + relocated
                 -- an element that noise moves over the kink appears or vanishes

@@ -10,7 +10,7 @@
 -- shift: how much the norm of the output moves, relative to itself and beyond the norms of its inputs; a normalisation
 --   removes the shift of its inputs. What is added to a product has its share of the square of the norm, and does not shift
 --   with the factors. The rows of a softmax sum to one whatever its input, so its mean is used instead.
--- usual: the median shift of its kind; 0 for a small number of normalisations, for products in 16 bits, where nothing is cut,
+-- usual: the median shift of its kind, half of it where one factor loses nothing if it is cut; 0 for a small number of normalisations, for products in 16 bits, where nothing is cut,
 --   where it is more than cut factors make, and for a product alone, of which only growing counts. Behind a defect all ops of
 --   the kind may shift, so the ops of the kind that came before tell, too, once there are five; of the two views the one in
 --   which the op stands out further
@@ -42,6 +42,8 @@ WITH
             l.is_input AND is_addend(o.api, l.slot) AS is_added,
             regexp_matches(o.api, '(?i)^b?add') AS may_scale,
             l.is_input AND NOT is_added AND NOT picks_rows(o.api, l.slot) AS is_factor,
+            -- written numbers as those of a filter, which lose nothing where others are cut
+            is_factor AND has_few_bits(l.magnitude) AND has_few_bits(l.smallest) AS is_uncut,
             -- a batch norm may round the mean of a channel to 16 bits, and all elements of the channel err together
             if(regexp_matches(o.api, '(?i)batch|instance') AND is_low_precision(l.spacing), l.n, NULL) AS channels,
             l.n,
@@ -84,6 +86,7 @@ WITH
             max(golden_norm / sqrt(n)) FILTER (WHERE is_added) / max(golden_norm / sqrt(n)) FILTER (WHERE NOT is_input) AS added,
             -- what is larger than the result is scaled first, or not taken at all, or cancels: then the product tells nothing
             if(added >= 1.1 AND bool_or(may_scale), 1, greatest(0, 1 - coalesce(added, 0) ** 2)) AS share,
+            1 - count(*) FILTER (WHERE is_uncut) / 2 AS cut,
             share * coalesce(sum(moved) FILTER (WHERE is_factor), 0)
             + (1 - share) * coalesce(max(moved) FILTER (WHERE is_added), 0) AS brought,
             max_by(moved, golden_norm) FILTER (WHERE NOT is_input) AS whole_shift,
@@ -205,7 +208,7 @@ WITH
             if(
                 most_grew OR (multiplies_once(api) AND abs(views.usual) > 0.75 * getvariable('coarsest_matmul')),
                 0,
-                views.usual * (1 + share) / 2
+                views.usual * cut * (1 + share) / 2
             ) AS usual,
             views.spread + abs(views.usual) * (1 - share) / 4 AS spread,
             error_in,
