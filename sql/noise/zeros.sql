@@ -28,6 +28,8 @@ WITH
                 true
             ) AS are_given_alike,
             coalesce(max(golden_zeros / n) FILTER (WHERE is_input), 0) AS share,
+            coalesce(bool_or(target_zeros <> golden_zeros) FILTER (WHERE is_input), false) AS others_vanish,
+            coalesce(max(greatest(p.golden_shape[-1], p.golden_shape[-2])) FILTER (WHERE NOT is_input), 0) AS longest,
             min(list_product(p.golden_shape[2:])) FILTER (WHERE is_input AND len(p.golden_shape) > 1) AS terms,
             any_value(o.rounding) = 'matmul' AS is_product,
             coalesce(max(magnitude) FILTER (WHERE is_input), 0) AS magnitude,
@@ -61,14 +63,17 @@ WITH
 SELECT number, row
 FROM zeros
 CROSS JOIN (SELECT floor > 1e-4 AS are_cut FROM noise_floors WHERE rounding = 'matmul') AS products
+CROSS JOIN (SELECT coalesce(bool_or(is_low_precision(spacing)), false) AS is_low FROM noise_leaves) AS precision
 QUALIFY
     golden_made = 0
     AND made > if(only_picks OR sum(if(only_picks, 0, n)) OVER () < 2e6, 0, 3 + n / 1e6)
     AND (NOT (is_product AND are_cut AND is_precise) OR made > 1 + n / 3e4)
-    -- numbers of 16 bits that were cast have few bits still, so one may be the mean of its row
-    AND NOT (is_normalisation AND made = 1 AND bool_or(NOT is_precise) OVER ())
+    -- numbers of 16 bits that were cast have few bits still, so one may be the mean of its row, and terms may cancel
+    AND NOT ((is_normalisation OR is_precise) AND made = 1 AND is_low)
     -- all terms of an element may be zeros
     AND coalesce(n * share ** terms, 0) < 1e-2
+    -- where an activation leaves zeros, a channel may have no other, and so a row of the product
+    AND NOT (others_vanish AND share > 0.1 AND made <= longest)
     AND are_given_alike
     AND is_regular
     AND magnitude < from_magnitude
