@@ -10,7 +10,7 @@ from typing import Any
 import duckdb
 import numpy as np
 import pytest
-from noisy_network import Array, Network, Recorder
+from noisy_network import WIDTH, Array, Network, Recorder
 from sampling import seeds
 from typer.testing import CliRunner
 
@@ -67,7 +67,7 @@ def one_lost(output: Array) -> Array:
     return output
 
 
-TWO = {"gelu.1.forward": 1.0005, "gelu.4.forward": 3.0}
+TWO = {"gelu.1.forward": 1 + 0.003 * np.where(np.arange(WIDTH) % 2, 1, -1), "gelu.4.forward": 3.0}
 
 PLANTED = {
     "argument": (Network(eps={3: 1e-3}), "Functional.layer_norm.3.forward", "argument"),
