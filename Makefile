@@ -128,15 +128,17 @@ bench: $(VENV)/ready
 	$(BIN)/python benchmarks/run.py
 
 # The models of the benchmark of accuracy, from their libraries. torch stays the one that pyproject.toml names, so
-# it and what is built on it come without what they ask for; detectors of transformers match boxes with scipy. MODELS, NOISES and METHODS
-# narrow what is run (make truth NOISES=npu), SAMPLE=4 draws four defects of each model and noise by chance (SEED=1 draws
-# others), NO_REPEAT=1 asks without a repeat only, RECOUNT=1 asks again what was asked of an earlier lakeprobe, DOCS=1
-# writes docs/accuracy.md.
+# torchvision and what is built on it come without what they ask for; detectors of transformers match boxes with scipy.
+# MODELS, NOISES and METHODS narrow what is run (make truth NOISES=npu), SAMPLE=4 draws four defects of each model and noise
+# by chance (SEED=1 draws others), NO_REPEAT=1 asks without a repeat only, RECOUNT=1 asks again what was asked of an earlier
+# lakeprobe, DOCS=1 writes docs/accuracy.md.
 $(TRUTH)/ready: pyproject.toml $(NATIVE)
 	$(PYTHON) -m venv $(TRUTH)
 	$(TRUTH)/bin/python -m pip install --quiet --upgrade pip
-	$(TRUTH)/bin/python -m pip install --quiet --editable . torch==2.13.0 transformers pillow scipy requests importlib_metadata
-	$(TRUTH)/bin/python -m pip install --quiet --no-deps torchvision timm diffusers x-transformers einx einops torch-einops-utils loguru frozendict
+	$(TRUTH)/bin/python -m pip install --quiet --editable . torch==2.13.0 transformers pillow scipy requests \
+	  importlib_metadata loguru frozendict
+	$(TRUTH)/bin/python -m pip install --quiet --no-deps torchvision timm diffusers x-transformers einx einops \
+	  torch-einops-utils
 	touch $@
 
 truth: $(TRUTH)/ready
