@@ -10,7 +10,7 @@ from unittest.mock import patch
 
 import pytest
 from hypothesis import settings
-from sampling import FUZZ, SAMPLED, a_third, examples
+from sampling import FUZZ, SAMPLED, a_fifth, examples
 
 from lakeprobe.system import files
 
@@ -53,7 +53,7 @@ LONG = ("peer", "faults", "docs", "collect", "truth", "noise", "analysis", "lake
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Take a sample of what repeats itself, and order the files: those of LONG first."""
     repeated = {item.nodeid for item in items if item.get_closest_marker(SAMPLED)}
-    left_out = repeated - a_third(repeated)
+    left_out = repeated - a_fifth(repeated)
     config.hook.pytest_deselected(items=[item for item in items if item.nodeid in left_out])
     items[:] = [item for item in items if item.nodeid not in left_out]
     items.sort(key=lambda item: LONG.index(item.path.parent.name) if item.path.parent.name in LONG else len(LONG))

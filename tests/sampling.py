@@ -14,7 +14,7 @@ FUZZ = bool(os.environ.get("LAKEPROBE_FUZZ"))
 
 def examples(most: int) -> int:
     """How many of at `most` so many examples are tried."""
-    return most if FUZZ else max(5, most // 4)
+    return most if FUZZ else max(5, most // 6)
 
 
 def seeds(first: int, most: int) -> range:
@@ -37,8 +37,8 @@ SAMPLED = "sampled"
 """The mark of a test that asks the same of many dumps, models or defects, each for a second or more."""
 
 
-def a_third(names: Set[str]) -> set[str]:
-    """A third of the cases of each test that is marked as SAMPLED, by their names in pytest; all under `make fuzz`.
+def a_fifth(names: Set[str]) -> set[str]:
+    """A fifth of the cases of each test that is marked as SAMPLED, by their names in pytest; all under `make fuzz`.
 
     Which ones depends on their names alone, so that each change is held against the same.
     """
@@ -48,4 +48,4 @@ def a_third(names: Set[str]) -> set[str]:
     for name in names:
         of_test[name.partition("[")[0]].append(name)
     mixed = (sorted(cases, key=lambda name: crc32(name.encode())) for cases in of_test.values())
-    return set(chain.from_iterable(cases[: -(-len(cases) // 3)] for cases in mixed))
+    return set(chain.from_iterable(cases[: -(-len(cases) // 5)] for cases in mixed))
