@@ -5,8 +5,9 @@
 -- The columns are those of noise/shifts. An error with the same sign in all elements, as of a kernel that is off by a
 --   thousandth, moves a norm by its own size, while rounding moves it by a √n-th of its own.
 -- shift: how much the norm moves beyond what came in. An activation passes on the shift of its input, or a part of it, where
---   it is not flat, and what the mean of its input moves by. A gradient has the shift of the gradient that came in, that of a product also the shift of the factor that it is
---   multiplied by. A backward op may return several gradients: the one that stands out furthest counts
+--   it is not flat, and what the mean of its input moves by. A gradient has the shift of the gradient that came in, that of a
+--   product also the shift of the factor that it is multiplied by. A backward op may return several gradients: the one that
+--   stands out furthest counts
 -- usual: the median shift of its kind and slot, from five members on; else 0. Inputs cut to fewer bits make every product
 --   smaller, so fewer products are held against those of the forward pass; in 16 bits nothing is cut
 -- unit: as in noise/shifts: the spread of its kind; the effect of independent errors on a norm; a tenth of the shifts that

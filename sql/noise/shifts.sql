@@ -10,10 +10,10 @@
 -- shift: how much the norm of the output moves, relative to itself and beyond the norms of its inputs; a normalisation
 --   removes the shift of its inputs. What is added to a product has its share of the square of the norm, and does not shift
 --   with the factors. The rows of a softmax sum to one whatever its input, so its mean is used instead.
--- usual: the median shift of its kind, half of it where one factor loses nothing if it is cut; 0 for a small number of normalisations, for products in 16 bits, where nothing is cut,
---   where it is more than cut factors make, and for a product alone, of which only growing counts. Behind a defect all ops of
---   the kind may shift, so the ops of the kind that came before tell, too, once there are five; of the two views the one in
---   which the op stands out further
+-- usual: the median shift of its kind, half of it where one factor loses nothing if it is cut; 0 for a small number of
+--   normalisations, for products in 16 bits, where nothing is cut, where it is more than cut factors make, and for a product
+--   alone, of which only growing counts. Behind a defect all ops of the kind may shift, so the ops of the kind that came before
+--   tell, too, once there are five; of the two views the one in which the op stands out further
 -- unit: the deviation from the usual that rounding explains: the spread of its kind, the effect of independent errors (the
 --   usual ones of its kind, what the op makes of those of its inputs, or its own, up to three times as much) on a norm, a
 --   tenth of the shift of the inputs (a hundredth in a normalisation and what it lets through, more in a product whose terms
