@@ -153,14 +153,20 @@ WITH
                 is_mask(target_max, target_min) = is_mask(golden_max, golden_min),
                 is_mask(target_max, target_min),
                 getvariable('cross_framework') <> 0
-                OR NOT (least(target_min, golden_min) >= 0 OR coalesce(abs(target_max - golden_max) > greatest(abs(target_max), abs(golden_max)) / 2, false))
+                OR NOT (
+                    least(target_min, golden_min) >= 0
+                    OR coalesce(abs(target_max - golden_max) > greatest(abs(target_max), abs(golden_max)) / 2, false)
+                )
             )
             OR coalesce(NOT isfinite(target_max) OR NOT isfinite(golden_max), false) AS max_is_mask,
             if(
                 is_mask(target_min, target_max) = is_mask(golden_min, golden_max),
                 is_mask(target_min, target_max),
                 getvariable('cross_framework') <> 0
-                OR NOT (least(target_min, golden_min) >= 0 OR coalesce(abs(target_min - golden_min) > greatest(abs(target_min), abs(golden_min)) / 2, false))
+                OR NOT (
+                    least(target_min, golden_min) >= 0
+                    OR coalesce(abs(target_min - golden_min) > greatest(abs(target_min), abs(golden_min)) / 2, false)
+                )
             )
             OR coalesce(NOT isfinite(target_min) OR NOT isfinite(golden_min), false) AS min_is_mask
         FROM sides

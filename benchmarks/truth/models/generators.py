@@ -42,12 +42,10 @@ def _diffusing(make: Callable[[], nn.Module], shapes: dict[str, tuple[int, ...]]
 
     def batch() -> dict[str, torch.Tensor]:
         drawn = {name: torch.randn(BATCH, *shape, generator=generator) for name, shape in shapes.items()}
-        if "timestep" not in given:
-            drawn["timestep"] = torch.randint(1, 900, (BATCH,), generator=generator)
+        drawn["timestep"] = torch.randint(1, 900, (BATCH,), generator=generator)
         return drawn | {"wanted": torch.randn(BATCH, *next(iter(shapes.values())), generator=generator)}
 
     batches = [batch() for _ in range(2)]
-    given = {name: value for name, value in given.items() if value is not None}
     return lambda: Training(_Restored(make(), given), [dict(batch) for batch in batches])
 
 
@@ -82,12 +80,12 @@ class _Written(nn.Module):
         return nn.functional.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten())
 
 
-def _writing(outer: dict[str, Any] | None = None, /, layers: type[nn.Module] = xt.Decoder, **settings: Any) -> Build:
+def _writing(outer: dict[str, Any] | None = None, /, **settings: Any) -> Build:
     generator = torch.Generator().manual_seed(3)
     batches = [{"ids": torch.randint(0, VOCABULARY, (BATCH, LENGTH + 1), generator=generator)} for _ in range(2)]
 
     def make() -> nn.Module:
-        stack = layers(dim=48, depth=2, heads=4, attn_dim_head=12, **settings)
+        stack = xt.Decoder(dim=48, depth=2, heads=4, attn_dim_head=12, **settings)
         return xt.TransformerWrapper(num_tokens=VOCABULARY, max_seq_len=LENGTH, attn_layers=stack, **outer or {})
 
     return lambda: Training(_Written(make()), [dict(batch) for batch in batches])
