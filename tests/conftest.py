@@ -52,8 +52,10 @@ LONG = ("peer", "faults", "docs", "collect", "truth", "noise", "analysis", "lake
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Take a sample of what repeats itself, and order the files: those of LONG first."""
-    repeated = {item.nodeid for item in items if item.get_closest_marker(SAMPLED)}
-    left_out = repeated - a_fifth(repeated)
+    repeated = {
+        item.nodeid: node.nodeid.partition("[")[0] for item in items for node, _ in item.iter_markers_with_node(SAMPLED)
+    }
+    left_out = repeated.keys() - a_fifth(repeated)
     config.hook.pytest_deselected(items=[item for item in items if item.nodeid in left_out])
     items[:] = [item for item in items if item.nodeid not in left_out]
     items.sort(key=lambda item: LONG.index(item.path.parent.name) if item.path.parent.name in LONG else len(LONG))

@@ -2,7 +2,7 @@
 
 import os
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Set
+from collections.abc import Collection, Iterable, Mapping
 from itertools import chain
 from typing import TypeVar
 from zlib import crc32
@@ -34,18 +34,19 @@ def some(number: int, asked: Iterable[Asked], case: object, cases: Collection[ob
 
 
 SAMPLED = "sampled"
-"""The mark of a test that asks the same of many dumps, models or defects, each for a second or more."""
+"""The mark of a test, or a file of tests, that asks the same of many dumps or models, each for a second or more."""
 
 
-def a_fifth(names: Set[str]) -> set[str]:
-    """A fifth of the cases of each test that is marked as SAMPLED, by their names in pytest; all under `make fuzz`.
+def a_fifth(names: Mapping[str, str]) -> set[str]:
+    """A fifth of the tests that are marked as SAMPLED, by their names in pytest; all under `make fuzz`.
 
-    Which ones depends on their names alone, so that each change is held against the same.
+    `names` says of each test what was marked, a test with all its cases or a file, of which a fifth remains. Which ones
+    depends on their names alone, so that each change is held against the same.
     """
     if FUZZ:
         return set(names)
-    of_test: dict[str, list[str]] = defaultdict(list)
-    for name in names:
-        of_test[name.partition("[")[0]].append(name)
-    mixed = (sorted(cases, key=lambda name: crc32(name.encode())) for cases in of_test.values())
+    of_marked: dict[str, list[str]] = defaultdict(list)
+    for name, marked in names.items():
+        of_marked[marked].append(name)
+    mixed = (sorted(cases, key=lambda name: crc32(name.encode())) for cases in of_marked.values())
     return set(chain.from_iterable(cases[: -(-len(cases) // 5)] for cases in mixed))

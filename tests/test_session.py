@@ -69,6 +69,7 @@ def test_views_follow_what_comes_in(lake: Lake, tmp_path: Path) -> None:
     assert lake.comparisons == ["ünder test - 1"] == [result.name]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", ["plain", "two words", "a-b+c.d", "SELECT", "ünïcode", "1", "x.results"])
 def test_a_comparison_is_a_view_under_its_name(lake: Lake, tmp_path: Path, name: str) -> None:
     lake.compare(tmp_path / "npu", tmp_path / "gpu", name=name)

@@ -30,7 +30,10 @@ CERTAIN = (
     "factors", "outputs", "gradient_sums", "inputs", "conditions", "errors", "floors", "largest_before",
     "arguments", "missing", "wiring", "sources", "given_gradients", "made", "zeros", "nonfinite", "evidence",
 )  # fmt: skip
-"""The queries that find what rounding cannot produce: how far ops err, and a query for each kind of evidence."""
+"""The queries that find what rounding cannot produce: how far ops err, and a query for each kind of evidence.
+
+Of a kind that sql/noise/possible.sql excludes nothing is asked: the statement would take its time without a row.
+"""
 
 BEYOND_ROUNDING = {
     "added": "no_added", "laws": "no_shifts", "shifts": "no_shifts", "near_shifts": "no_shifts",
@@ -89,7 +92,9 @@ def find_suspects(connection: duckdb.DuckDBPyConnection, step: int, is_first: bo
     connection.execute(f"SET VARIABLE is_first_step = {str(begins).lower()}")
     connection.execute(f"SET VARIABLE is_first_recorded = {str(is_first).lower()}")
     connection.execute(f"SET VARIABLE is_after_equal = {str(is_after_equal).lower()}")
-    _run(connection, CERTAIN)
+    (possible,) = connection.execute(parsed(connection, resources.sql("noise/possible"))).fetchall()[0]
+    for query in CERTAIN:
+        _create(connection, query, query if possible.get(query, True) else "no_evidence")
     (rounds,) = connection.execute(parsed(connection, resources.sql("noise/rounds"))).fetchall()[0]
     for name, empty in BEYOND_ROUNDING.items():
         _create(connection, name, name if rounds else empty)

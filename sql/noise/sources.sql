@@ -207,17 +207,25 @@ WITH
             AND abs(shift) > getvariable('coarsest_matmul')
             AND greatest(scatter, left_of_mean / sqrt(n)) < abs(shift) / 100
     ),
+    explained AS (
+        SELECT row FROM noise_repeated
+        UNION ALL
+        FROM negligible
+        UNION ALL
+        FROM without_effect
+        UNION ALL
+        FROM made_before
+        UNION ALL
+        FROM picked
+        UNION ALL
+        FROM cast_from_numbers
+    ),
     sources AS (
         SELECT m.number, min(row) AS row
         FROM noise_makers AS m
         JOIN noise_largest_before AS before USING (number)
         CROSS JOIN LATERAL (SELECT if(m.magnitude > sure_from, sure_error, tensor_error) AS sure) AS of_others
-        ANTI JOIN noise_repeated USING (row)
-        ANTI JOIN negligible USING (row)
-        ANTI JOIN without_effect USING (row)
-        ANTI JOIN made_before USING (row)
-        ANTI JOIN picked USING (row)
-        ANTI JOIN cast_from_numbers USING (row)
+        ANTI JOIN explained USING (row)
         LEFT JOIN multiplied USING (row)
         CROSS JOIN parameter_errors
         CROSS JOIN matmul_floor

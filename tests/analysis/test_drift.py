@@ -222,6 +222,7 @@ def check_against_oracle(found: Drift, roots: dict[str, Path], least: int, begin
 # made runs
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("metric", METRICS)
 def test_three_runs_against_one_golden(lake: Lake, metric: str) -> None:
     layer = "Module.layers.0.fc.Linear.forward.0"
@@ -462,6 +463,7 @@ def test_steps_are_goldens(lake: Lake) -> None:
 # bad input
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("runs", "options", "message"),
     [
@@ -535,6 +537,7 @@ def test_digests_are_equal_or_as_far_as_can_be(lake: Lake) -> None:
 # real runs
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("metric", METRICS)
 def test_real_runs_against_the_oracle(lake: Lake, metric: str) -> None:
     source = DUMPS / "A_pt_lm" / "mix_stat"

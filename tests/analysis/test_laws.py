@@ -58,6 +58,7 @@ def broken(found: Rows) -> set[Broken]:
     }
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("seed", range(2))
 def test_all_laws_hold_where_nothing_is_broken(tmp_path: Path, mode: str, seed: int) -> None:
@@ -161,6 +162,7 @@ CUT = {
 }
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", CUT)
 def test_statistics_see_cut_tensors_only_together_and_not_their_order(tmp_path: Path, name: str) -> None:
     alter, law, ranks, is_seen = CUT[name]
@@ -339,6 +341,7 @@ def test_an_unreadable_tensor_is_a_reason_not_an_error(tmp_path: Path) -> None:
     assert all("cannot open" in row["reason"] for row in undecided)
 
 
+@pytest.mark.sampled
 @needs_dumps
 @pytest.mark.parametrize(
     "run", ["L1_stat/golden", "L1_stat/gelu_tanh", "L1_stat/log0", "L1_tensor/golden", "mix_stat/golden"]

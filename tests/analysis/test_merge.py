@@ -153,6 +153,7 @@ def whole(text: str) -> str:
     return text[:-2] if re.fullmatch(r"-?\d+\.0", text) else text
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("source", ["one", "one/csv", "one/xlsx"])
 def test_every_cell_of_every_metric(made: Path, source: str) -> None:
     plan, sheets = merged(made, source)
@@ -211,6 +212,7 @@ APIS = {
 }
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("source", ["one", "one/csv"])
 @pytest.mark.parametrize("apis", APIS)
 def test_an_api_is_the_beginning_of_a_name_up_to_a_dot(made: Path, source: str, apis: tuple[str, ...]) -> None:

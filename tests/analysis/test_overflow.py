@@ -74,6 +74,7 @@ def rows(answer: Overflow, name: str) -> list[dict[str, Any]]:
 # ---- levels -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("inputs", "outputs", "level"),
     [
@@ -122,6 +123,7 @@ def test_a_norm_that_overflowed_in_float16_is_no_jump(lake: Lake, tmp_path: Path
 # ---- what is not a finding -----------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     "fill",
     [
@@ -204,6 +206,7 @@ IGNORED = [
 ]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("op", "entry"), IGNORED, ids=[op for op, _ in IGNORED])
 def test_memory_that_nobody_wrote_is_ignored(lake: Lake, tmp_path: Path, op: str, entry: Op) -> None:
     assert levels(found(lake, tmp_path, {0: {op: entry}})) == {}

@@ -52,6 +52,7 @@ def read(lake: Lake) -> dict[str, list[Any]]:
     return {name: lake.sql(f"SELECT count(*), min(columns(*)::VARCHAR) FROM {name}").fetchall() for name in NAMES}
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("analysis", ANALYSES)
 def test_nothing_is_hidden_on_either_side(lake: Lake, analysis: str) -> None:
     ask = ANALYSES[analysis]

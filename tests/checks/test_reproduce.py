@@ -42,6 +42,7 @@ def ran(script, *arguments, path=""):
     return done.returncode, done.stdout + done.stderr
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("op", ["Tensor.masked_fill.0.forward", "Functional.dropout.0"])
 def test_a_script_runs_alone_and_finds_a_right_op_right(place, tmp_path, op):
     code, said = ran(reproduce("golden", op, tmp_path / "op.py", lake=place))

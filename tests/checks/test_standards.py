@@ -68,6 +68,7 @@ def connection():
         yield made
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_every_measure_is_msprobes(dtype, expected, measured):
     compared = 0
@@ -90,6 +91,7 @@ def rows_of(measured, dtype, side, api="gelu", **more):
     ]  # fmt: skip
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_the_pre_check_is_msprobes(dtype, expected, measured, connection):
     table = pa.Table.from_pylist(rows_of(measured, dtype, 0), schema=schema())
@@ -99,6 +101,7 @@ def test_the_pre_check_is_msprobes(dtype, expected, measured, connection):
     assert {"pass", "error"} <= set(theirs)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("dtype", [name for name in DTYPES if name not in ("int32", "bool", "float64")])
 @pytest.mark.parametrize("standard", ["binary", "absolute", "thousandth", "ulp", "accumulative", "benchmark"])
 def test_the_verdict_on_two_devices_is_msprobes(dtype, standard, expected, measured, connection):

@@ -166,6 +166,7 @@ def test_two_devices_are_held_against_each_other_and_wrong_ops_are_kept(right, l
         lake.verification("other").against("nothing")
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("asked", "message"),
     [

@@ -190,6 +190,7 @@ def test_what_writes_into_its_argument_is_recorded_as_it_trains(memory: Memory) 
 LEVELS = [(level, mode) for level in ("L0", "mix") for mode in (("forward",), ("backward",), ("input",), ("output",))]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("level", "mode"), [("L1", ("all",)), ("L0", ("all",)), ("mix", ("all",)), *LEVELS])
 @pytest.mark.parametrize("task", ["statistics", "tensor", "structure"])
 def test_no_level_data_mode_or_task_changes_a_bit(level: str, mode: tuple[str, ...], task: str) -> None:

@@ -188,6 +188,7 @@ test_debugger.capture().op()
 """
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("end", "complete"),
     [("collector.stop()", True), ("", False), ("1 / 0", False), ("sys.exit(0)", False)],

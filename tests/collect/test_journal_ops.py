@@ -98,6 +98,7 @@ BODIES = {
 }
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("kind", BODIES)
 def test_ops_of_every_kind_are_taken_with_the_same_rows(tmp_path: Path, kind: str) -> None:
     assert all(taken(written(tmp_path, len(NUMBERS), BODIES[kind], lambda step: {"output": [tensor(step)]})))

@@ -146,6 +146,7 @@ print("not reached")
 """
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("way", ["with", "without", "switches"])
 def test_the_script_ends_and_the_unit_is_whole(tmp_path: Path, way: str) -> None:
     lake = tmp_path / "lake"

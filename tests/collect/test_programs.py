@@ -38,6 +38,7 @@ HERE_TOO = [
 ]  # fmt: skip
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("level", ["L0", "L1", "mix"])
 @pytest.mark.parametrize("name", HERE_TOO)
 def test_it_trains_to_the_same_bits_and_nothing_stays(name: str, level: str) -> None:

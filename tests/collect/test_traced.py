@@ -75,6 +75,7 @@ WAYS: dict[str, Callable[[Any], Any]] = {
 }
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("level", ["L0", "L1", "mix"])
 @pytest.mark.parametrize("way", WAYS)
 def test_it_works_gives_the_same_and_what_runs_afterwards_is_recorded(memory: Memory, way: str, level: str) -> None:
@@ -181,6 +182,7 @@ def trained(how: str, backend: str, **options: Any) -> tuple[list[float], list[i
     return losses, graphs, list(counters["graph_break"].items())
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("way", ["eager", "boundary"])
 @pytest.mark.parametrize("how", ["module", "fullgraph", "dynamic", "method", "function", "part"])
 def test_graphs_and_breaks_are_the_same_as_without_and_so_are_the_losses(tmp_path: Path, how: str, way: str) -> None:

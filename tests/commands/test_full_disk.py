@@ -43,6 +43,7 @@ def lake(tmp_path: Path) -> Path:
     return tmp_path / "lake"
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("words", "size"),
     [

@@ -103,6 +103,7 @@ def too_long(text: str) -> list[str]:
     return [line for line in lines if " " in line.strip()]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("words", ANSWERS, ids=lambda words: words[0])
 def test_every_answer_fits_80_columns(narrow: dict[str, str], lake: Path, words: tuple[str, ...]) -> None:
     done = lakeprobe(*words, "--lake", lake)

@@ -34,6 +34,7 @@ SIGNS = {"latin-1": "\\u0436-", "ascii": "\\u0436-", "cp437": "\\u0436─", "utf
 SAID = (("compare", "npu", "gpu"), ("ls",), ("sql", "select 'ж─' as sign", "--format", "csv"))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("encoding", SIGNS)
 def test_any_encoding_of_stdout(lake: Path, encoding: str) -> None:
     for words in SAID:
@@ -129,6 +130,7 @@ def test_reading_into_a_lake_that_cannot_be_written(
         ingest(tmp_path / "npu", lake=lake, run="again")
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", ["a[b", "a[bc]", "[*]", "lk?", "l*", "{x}"])
 def test_signs_of_patterns_in_the_path_of_a_lake(tmp_path: Path, name: str) -> None:
     neighbour = "lka" if name.startswith("l") else "ab"

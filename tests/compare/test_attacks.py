@@ -299,6 +299,7 @@ OTHERS = {
 }
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("number", range(len(OTHERS)))
 def test_other_tricks(home: Path, tmp_path: Path, number: int) -> None:
     secret_frame = {"word": np.array([1.0])}  # DuckDB would find it by its name, were it let
@@ -330,6 +331,7 @@ def compared(home: Path, folder: Path, text: str) -> list[dict[str, object]]:
     return results(home / "lake", "tried")
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     "statement",
     [
@@ -397,6 +399,7 @@ CASES = {
 }
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", CASES)
 def test_the_program_says_one_line(home: Path, tmp_path: Path, name: str) -> None:
     text, options, code, says = CASES[name]

@@ -44,6 +44,7 @@ def written(folder: Path, kind: str) -> Path:
     ](folder / "x", STATE)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("kind", ["legacy", "inner", "safetensors", "ckpt", "sharded", "distributed", "chunks"])
 def test_equal_in_every_format(lake: Lake, tmp_path: Path, kind: str) -> None:
     lake.ingest(written(tmp_path, kind), run=kind)

@@ -56,6 +56,7 @@ def test_prefixes_of_mindspore_are_those_of_pytorch(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("ours", "theirs"),
     [
@@ -99,6 +100,7 @@ def test_two_implementations_in_one_framework_keep_their_names(tmp_path: Path) -
 # ---- backward calls ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     "mapping",
     [

@@ -32,6 +32,7 @@ def difference(report: CompareReport) -> str:
     return str(row["difference"])
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("npu", "replace"),
     [*((npu, False) for npu in ("npu", "./npu", "npu/", "ABSOLUTE", "../WORK/npu")), ("npu", True), ("ABSOLUTE", True)],

@@ -138,6 +138,7 @@ BROKEN = {
 }
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", BROKEN)
 def test_a_rule_that_breaks_its_contract(tmp_path: Path, lake: Path, name: str) -> None:
     rule, says = BROKEN[name]
@@ -184,6 +185,7 @@ STATEMENTS = [
 ]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("statement", STATEMENTS)
 def test_a_statement_that_is_not_let_through(tmp_path: Path, lake: Path, statement: str) -> None:
     rule = tmp_path / "sly.sql"

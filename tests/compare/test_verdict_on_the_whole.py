@@ -35,6 +35,7 @@ def dumps(folder: Path, target: dict[str, Any], golden: dict[str, Any], **option
     return write_dump(folder / "npu", target, **options), write_dump(folder / "gpu", golden, **options)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("target", "golden", "verdict", "lines", "fails"),
     [
@@ -107,6 +108,7 @@ def test_what_cannot_be_read_is_said_first(tmp_path: Path) -> None:
     assert str(nothing).splitlines()[3] == "  1 row cannot be read"
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("damaged", [("npu",), ("gpu",), ("npu", "gpu")])
 @pytest.mark.parametrize(
     ("statistic", "difference", "verdict"), [(1.0, None, Verdict.UNREADABLE), (2.0, "different", Verdict.DIFFERENT)]

@@ -201,6 +201,7 @@ def test_equal_contents_are_not_read(tensors: list[Row]) -> None:
 # ---- thresholds of a rule ---------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("threshold", "value", "case", "expected"),
     [

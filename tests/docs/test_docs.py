@@ -227,6 +227,7 @@ def test_every_example_is_tested() -> None:
     assert sorted(RULES) == sorted(EXPECTED)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", RULES)
 def test_rule_runs(name: str, tmp_path: Path) -> None:
     file = tmp_path / f"{name}.sql"

@@ -77,6 +77,7 @@ def run(client: Any, notebook: Any) -> None:
         client.execute_cell(cell, index)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", PLANTED)
 def test_runs(name: str, client: Any) -> None:
     if name in NEEDS_TORCH:

@@ -24,6 +24,7 @@ COMMANDS = {
 }
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("tutorial", COMMANDS)
 def test_the_commands_of_a_tutorial_run(tutorial: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

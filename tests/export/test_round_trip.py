@@ -43,6 +43,7 @@ def write(folder: Path, data: Any, file: str = "dump.json", **head: Any) -> Path
     return folder
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("folder", bundled(), ids=lambda folder: str(folder.relative_to(BUNDLED)))
 def test_bundled_dumps_come_out_as_they_were(folder: Path, tmp_path: Path) -> None:
     through_lake(folder, tmp_path)
@@ -51,6 +52,7 @@ def test_bundled_dumps_come_out_as_they_were(folder: Path, tmp_path: Path) -> No
     assert_same_tensors(folder, exported, data_names(load(folder / "dump.json")))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("folder", bundled(), ids=lambda folder: str(folder.relative_to(BUNDLED)))
 def test_side_files_of_bundled_dumps_come_out_as_they_were(folder: Path, tmp_path: Path) -> None:
     through_lake(folder, tmp_path)
@@ -178,6 +180,7 @@ STACKS = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("stack", STACKS)
 @pytest.mark.parametrize("construct", CONSTRUCTS)
 @pytest.mark.parametrize("ops", [OPS, []], ids=["dumped", "structure only"])

@@ -52,6 +52,7 @@ def in_bounds() -> Iterator[None]:
         yield
 
 
+@pytest.mark.sampled
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="memory is read from /proc")
 @pytest.mark.parametrize("name", CASES)
 def test_case(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:

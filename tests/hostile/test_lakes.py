@@ -197,6 +197,7 @@ LINKS: dict[str, Callable[[Path, Path], object]] = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("attack", LINKS)
 def test_no_link_leads_out(home: Path, attack: str) -> None:
     lake, ours = home / "lake", home / "ours"
@@ -229,6 +230,7 @@ PIPES: dict[str, Callable[[Path], Path]] = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("kind", PIPES)
 def test_no_pipe_is_waited_for(home: Path, kind: str) -> None:
     path = PIPES[kind](home / "lake")
@@ -339,6 +341,7 @@ def place_text(lake: Path, name: str) -> str:
     return log.read(lake).places[name].path
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("attack", RECORDS)
 def test_records_that_lie(home: Path, attack: str) -> None:
     ours = home / "ours"
@@ -438,6 +441,7 @@ TABLE_LIES: dict[str, tuple[str, Callable[[Path], object]]] = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("lie", TABLE_LIES)
 def test_tables_that_lie(home: Path, lie: str) -> None:
     file, forge = TABLE_LIES[lie]
@@ -479,6 +483,7 @@ JOURNALS: dict[str, tuple[object, object]] = {
 }
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("lie", JOURNALS)
 def test_journals_that_lie(home: Path, lie: str) -> None:
     for step in (0, 1):  # two of a rank are built together

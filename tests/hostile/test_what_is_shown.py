@@ -56,6 +56,7 @@ COMMANDS = (
 )
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("words", COMMANDS, ids=lambda words: "-".join(words[:1]))
 def test_nothing_steers_the_terminal(lake: Path, words: tuple[str, ...]) -> None:
     done = lakeprobe(*words, "--lake", lake)

@@ -136,6 +136,7 @@ def test_a_new_step_is_added_beside_the_old_ones(gpu: Path, lake: Path) -> None:
     assert [path for path in after if path not in before] == ["log/0000000003.json"]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     "change",
     [

@@ -86,6 +86,7 @@ PLANTED: dict[str, tuple[str, Callable[[Rows], Rows], dict[str, int]]] = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", PLANTED)
 def test_a_planted_violation(tmp_path: Path, good: Path, name: str) -> None:
     file, planted, expected = PLANTED[name]

@@ -118,6 +118,7 @@ def test_other_processes(address: str, tmp_path: Path, here: dict[str, bytes]) -
     assert units(tmp_path / "lake") == here
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("kind", ["busy", "cut", "slow"])
 @pytest.mark.parametrize("key", ["step0/rank0/dump.json", ".npy"])
 def test_faults_that_pass(
@@ -210,6 +211,7 @@ def both(lake: Path, there: str) -> Iterator[tuple[lakeprobe.Lake, lakeprobe.Lak
         yield local, remote
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     "question",
     [

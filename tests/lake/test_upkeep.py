@@ -51,6 +51,7 @@ def test_removing(lake: Lake) -> None:
     assert not (lake.path / "run=npu").exists()
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("act", ["rm", "rename"])
 @pytest.mark.parametrize("deed", ["replace", "rm", "rename", "compare"])
 def test_what_another_process_did_meanwhile_is_not_lost(

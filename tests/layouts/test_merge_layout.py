@@ -41,6 +41,7 @@ def compared(lake):
     return cache(lambda case: lake.compare(case, "single", cuts="auto"))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("case", "mesh"), [("tp2", "tp 2"), ("pp2", "pp 2 × mb 2")])
 def test_a_clean_cut_has_no_finding_and_its_rows_are_compared(lake, compared, case, mesh):
     result = compared(case)

@@ -25,6 +25,7 @@ def compared(lake):
     return cache(lambda case: lake.compare(case, "whole", cuts="auto"))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("case", "mesh"), [("dt_tp2", "tp 2"), ("fsdp2", "dp 2")])
 def test_a_clean_cut_has_no_finding(lake, compared, case, mesh):
     result = compared(case)

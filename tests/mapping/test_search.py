@@ -12,6 +12,8 @@ import pytest
 import lakeprobe
 from lakeprobe.mapping.files import Mappings
 
+pytestmark = pytest.mark.sampled
+
 Json = dict[str, Any]
 
 

@@ -74,6 +74,7 @@ def test_rounding_is_no_difference(lake: Path) -> None:
     assert said.stdout == "rounding does not leave golden in any step that both have\n"
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("rounding", [0.0, 1e-6])
 @pytest.mark.parametrize(
     ("defect", "first"),

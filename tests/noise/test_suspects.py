@@ -21,6 +21,21 @@ from lakeprobe.compare import noise
 from lakeprobe.reports.first_difference_text import first_difference_text
 from lakeprobe.session import ComparisonResult, Lake
 
+pytestmark = pytest.mark.sampled  # each rule has its cases in tests/sql, too
+
+
+@pytest.fixture(autouse=True)
+def evidence_that_is_not_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ask in every comparison also for the evidence that it is said not to have: there is none."""
+    create = noise._create
+
+    def ask(connection: duckdb.DuckDBPyConnection, name: str, query: str) -> None:
+        create(connection, name, name if query == "no_evidence" else query)
+        if query == "no_evidence":
+            assert connection.table(f"noise_{name}").fetchall() == []
+
+    monkeypatch.setattr(noise, "_create", ask)
+
 
 @pytest.fixture
 def lake(tmp_path: Path) -> Iterator[Lake]:
@@ -91,7 +106,6 @@ PLANTED = {
 }  # fmt: skip
 
 
-@pytest.mark.sampled
 @pytest.mark.parametrize("case", PLANTED)
 @pytest.mark.parametrize("seed", [None, *seeds(5, 2)])
 def test_the_planted_cause_is_named(lake: Lake, case: str, seed: int | None) -> None:

@@ -131,6 +131,7 @@ def scaled(factor: float) -> Any:
     return scale
 
 
+@pytest.mark.sampled
 @needs_dumps
 @pytest.mark.parametrize(("factor", "verdict"), [(1.6, "error"), (1.2, "warning"), (1.05, "pass"), (1.0, "pass")])
 def test_a_tensor_is_judged_by_its_value(lake: lakeprobe.Lake, tmp_path: Path, factor: float, verdict: str) -> None:

@@ -168,6 +168,7 @@ def test_every_file_is_there_with_its_bytes(tmp_path: Path, run: Path, kind: str
     assert not left_behind()
 
 
+@pytest.mark.sampled
 @each_kind
 @pytest.mark.parametrize("dumps", ["odd_keys_xor", "old_1.0.4", "p2p", "cross"])
 def test_dumps_give_the_same_tables(tmp_path: Path, kind: str, dumps: str) -> None:
@@ -330,6 +331,7 @@ def read_there(path: Path) -> tuple[bytes, str]:
     return path.read_bytes(), type(path).__name__
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("kind", ["gnu.tar", "x.tar.gz"])
 @pytest.mark.parametrize("method", ["spawn", "forkserver"])
 def test_another_process_can_read(tmp_path: Path, run: Path, kind: str, method: str) -> None:

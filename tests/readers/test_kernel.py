@@ -514,6 +514,7 @@ LAYOUTS = [
 ]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_every_layout_is_found_from_above(lake: lakeprobe.Lake, tmp_path: Path, layout: str) -> None:
     for run, path, time, dtype in (("target", layout, 17, "FLOAT"), ("golden", LAYOUTS[0], 4, "Float32")):

@@ -200,6 +200,7 @@ def message(path: Path, container: str | None = "data") -> str:
     return text
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("layout", ["indent 1", "unescaped", "compact", "indent 4"])
 @pytest.mark.parametrize("case", ["plain", "keys_around", "numbers", "names"])
 def test_truncated_anywhere(tmp_path: Path, case: str, layout: str) -> None:

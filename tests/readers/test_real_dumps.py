@@ -31,6 +31,7 @@ def load(path: Path) -> Any:
     return json.loads(path.read_text() or "{}") if path.is_file() else {}
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("folder", found(), ids=str)
 def test_nothing_is_lost(folder: Path) -> None:
     dump = json.loads((folder / "dump.json").read_text())
@@ -47,6 +48,7 @@ def test_nothing_is_lost(folder: Path) -> None:
     assert (result.summary.ops, result.summary.tensor_rows) == (len(data), len(result.tensors))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("folder", found(), ids=str)
 def test_stacks_and_parents(folder: Path) -> None:
     stack = load(folder / "stack.json")

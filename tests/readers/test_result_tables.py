@@ -79,6 +79,7 @@ def texts(file: result_tables.ResultFile, headers: Sequence[str]) -> pa.Table:
         return result_tables.texts(connection, file, headers)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("ending", ["csv", "csv.gz", "xlsx"])
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_every_layout_and_form(layout: str, ending: str, tmp_path: Path) -> None:
@@ -213,6 +214,7 @@ def test_a_header_twice(tmp_path: Path) -> None:
         result_tables.find([tmp_path])
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("ending", ["csv.gz", "xlsx"])
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.6, 0.95, 0.999])
 def test_a_truncated_file(ending: str, share: float, tmp_path: Path) -> None:
@@ -233,6 +235,7 @@ def test_a_csv_that_ends_in_something_else(damage: bytes, tmp_path: Path) -> Non
         read(path)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("position", range(5, 100, 12))
 def test_a_workbook_with_a_damaged_byte_is_read_whole_or_refused(position: int, tmp_path: Path) -> None:
     headers = LAYOUTS["summary 26"][0]

@@ -65,6 +65,7 @@ def small_blocks(size: int) -> Iterator[list[int]]:
         yield taken
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("folder", FOLDERS, ids=str)
 def test_dumps(folder: Path) -> None:
     by_skeletons = rows(folder)

@@ -131,6 +131,7 @@ def collected(network, run, lake, level):
 NORM, ATTENTION = "NPU.npu_rms_norm.5.forward", "NPU.npu_fusion_attention.2.forward"
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("dtype", "level", "fused_parts", "causes"),
     [
