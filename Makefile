@@ -1,6 +1,6 @@
 # make demo: sets up, compares two bundled dumps, then trains a model twice, compares that, and writes a page of it.
 # make check: linters and the fast tests, in less than a minute: for the inner loop.
-# make test: sets up and passes the tests, in both environments; of those that are marked as sampled a fifth of the cases.
+# make test: sets up and passes the tests, in both environments; of those that are marked as sampled an eighth.
 # make fuzz: all cases of these, tests with random inputs or noise with all of their examples, and new ones each time, and
 #   forged lakes with all commands; then SECONDS of damaged files for every reader, and of statements for the sandbox of rules.
 # make faults: strikes every call that changes a lake, one at a time (SAMPLE=2000: that many of them, at random).

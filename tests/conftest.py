@@ -10,7 +10,7 @@ from unittest.mock import patch
 
 import pytest
 from hypothesis import settings
-from sampling import FUZZ, SAMPLED, a_fifth, examples
+from sampling import FUZZ, SAMPLED, an_eighth, examples
 
 from lakeprobe.system import files
 
@@ -55,7 +55,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     repeated = {
         item.nodeid: node.nodeid.partition("[")[0] for item in items for node, _ in item.iter_markers_with_node(SAMPLED)
     }
-    left_out = repeated.keys() - a_fifth(repeated)
+    left_out = repeated.keys() - an_eighth(repeated)
     config.hook.pytest_deselected(items=[item for item in items if item.nodeid in left_out])
     items[:] = [item for item in items if item.nodeid not in left_out]
     items.sort(key=lambda item: LONG.index(item.path.parent.name) if item.path.parent.name in LONG else len(LONG))

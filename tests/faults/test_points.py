@@ -12,7 +12,7 @@ import pytest
 from sampling import examples
 
 HERE = Path(__file__).parent
-SAMPLE = examples(60)
+SAMPLE = examples(48)
 
 pytestmark = pytest.mark.skipif(
     not sys.platform.startswith("linux") or shutil.which("cc") is None, reason="needs a C compiler, on Linux"
