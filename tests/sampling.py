@@ -40,8 +40,8 @@ SAMPLED = "sampled"
 def an_eighth(names: Mapping[str, str]) -> set[str]:
     """An eighth of the tests that are marked as SAMPLED, by their names in pytest; all under `make fuzz`.
 
-    `names` says of each test what was marked, a test with all its cases or a file, of which an eighth remains. Which ones
-    depends on their names alone, so that each change is held against the same.
+    `names` says of each test what was marked, a test with all its cases or a file, of which an eighth remains. Which
+    ones depends on their names alone, so that each change is held against the same.
     """
     if FUZZ:
         return set(names)
