@@ -55,6 +55,7 @@ WITH
             l.is_bounded,
             l.error,
             l.upper,
+            l.taken,
             l.n,
             l.magnitude,
             l.is_masked,

@@ -267,7 +267,8 @@ WITH
                 -- An error that goes one way in all elements moves norm and mean √n times as far; behind a step of the
                 -- optimizer errors are larger.
                 ELSE
-                    coalesce(m.upper, 0) > greatest(
+                    -- an op that was not recorded may have cut a factor of all elements
+                    coalesce(if(m.is_trained AND NOT m.is_parameter, m.taken, m.upper), 0) > greatest(
                         if(getvariable('is_first_step'), greatest(2e-4, least(2e-3, 1e-5 * sqrt(n))), getvariable('outright_error')),
                         getvariable('outright_factor') * floor,
                         -- beside a mask one element tells; an error of 1 is as large as the tensor
