@@ -25,6 +25,11 @@ WITH
         WHERE (is_parameter OR is_trained) AND is_float AND phase = 'forward'
         GROUP BY n
     ),
+    -- what began at zero is a step to either side in each element: where a gradient is smaller than its error it went to the
+    -- other, and no statistic may show it
+    gradients AS (
+        SELECT median(error) AS error FROM noise_leaves WHERE role = 'parameters_grad'
+    ),
     given AS (
         SELECT
             leaves.number,
@@ -62,13 +67,23 @@ WITH
                     AND leaves.is_float
                     AND NOT leaves.is_measured
                     AND NOT getvariable('is_first_step'),
-                    greatest(sqrt(leaves.n) * leaves.rounding, stepped.error),
+                    greatest(
+                        sqrt(leaves.n) * leaves.rounding,
+                        stepped.error,
+                        if(
+                            leaves.smallest IS NULL
+                            AND greatest(leaves.target_norm, leaves.golden_norm) > 0.75 * leaves.magnitude * sqrt(leaves.n),
+                            2 * sqrt(gradients.error),
+                            NULL
+                        )
+                    ),
                     NULL
                 )
             ) AS taken
         FROM leaves
         LEFT JOIN noise_makers AS m USING (row)
         LEFT JOIN stepped ON stepped.n = leaves.n
+        CROSS JOIN gradients
         LEFT JOIN noise_gradient_sums AS sums ON sums.row = leaves.row
     ),
     -- of an op whose inputs one run did not record it is taken that it works on all that came before
