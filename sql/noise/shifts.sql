@@ -44,8 +44,9 @@ WITH
             l.is_input AND NOT is_added AND NOT picks_rows(o.api, l.slot) AS is_factor,
             -- written numbers as those of a filter, which lose nothing where others are cut
             is_factor AND (l.is_bounded OR (has_few_bits(l.magnitude) AND has_few_bits(l.smallest))) AS is_uncut,
-            -- numbers of one size lose alike if they are cut, as much as that size says and not what others lose on average
-            is_factor AND l.smallest > 0.75 * l.magnitude AS is_narrow,
+            -- numbers of one size lose alike if they are cut, as much as that size says and not what others lose on average;
+            -- of what ends at one, as sines do, nothing tells how many elements have few digits
+            is_factor AND (l.smallest > 0.75 * l.magnitude OR l.is_bounded) AS loses_otherwise,
             -- a batch norm may round the mean of a channel to 16 bits, and all elements of the channel err together
             if(regexp_matches(o.api, '(?i)batch|instance') AND is_low_precision(l.spacing), l.n, NULL) AS channels,
             l.n,
@@ -89,7 +90,7 @@ WITH
             -- what is larger than the result is scaled first, or not taken at all, or cancels: then the product tells nothing
             if(added >= 1.1 AND bool_or(may_scale), 1, greatest(0, 1 - coalesce(added, 0) ** 2)) AS share,
             1 - count(*) FILTER (WHERE is_uncut) / 2 AS cut,
-            coalesce(bool_or(is_narrow), false) AS is_narrow,
+            coalesce(bool_or(loses_otherwise), false) AS loses_otherwise,
             share * coalesce(sum(moved) FILTER (WHERE is_factor), 0)
             + (1 - share) * coalesce(max(moved) FILTER (WHERE is_added), 0) AS brought,
             max_by(moved, golden_norm) FILTER (WHERE NOT is_input) AS whole_shift,
@@ -213,7 +214,7 @@ WITH
                 0,
                 views.usual * cut * (1 + share) / 2
             ) AS usual,
-            views.spread + abs(views.usual) * (1 - share + if(is_narrow, 1, 0)) / 4 AS spread,
+            views.spread + abs(views.usual) * (1 - share + if(loses_otherwise, 1, 0)) / 4 AS spread,
             error_in,
             upper_out = 0 AS is_repeated,
             condition,
