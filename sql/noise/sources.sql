@@ -207,6 +207,7 @@ WITH
             AND abs(shift) > getvariable('coarsest_matmul')
             AND greatest(scatter, left_of_mean / sqrt(n)) < abs(shift) / 100
     ),
+    -- in one table, because DuckDB puts so many joins into every order before it chooses one
     explained AS (
         SELECT row FROM noise_repeated
         UNION ALL
