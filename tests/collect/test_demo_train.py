@@ -43,7 +43,6 @@ def golden(lake: str) -> str:
     return trained("golden", "--lake", lake)
 
 
-@pytest.mark.sampled
 def test_the_defect_is_the_first_difference_and_the_cause(lake: str, golden: str) -> None:
     assert golden != trained("target", "--defect", "--lake", lake)
     said = asked("compare", "target", "golden", "--lake", lake)

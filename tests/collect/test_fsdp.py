@@ -71,7 +71,6 @@ def rows(folder: Path, query: str) -> list[tuple[Any, ...]]:
         return found
 
 
-@pytest.mark.sampled
 def test_every_rank_is_in_the_lake_with_all_its_modules(folder: Path) -> None:
     units = rows(folder, "SELECT step, rank, complete FROM dumps WHERE run = 'ours' ORDER BY ALL")
     assert units == [(step, rank, True) for step in range(jobs.STEPS) for rank in range(RANKS)]

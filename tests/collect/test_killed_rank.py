@@ -84,7 +84,6 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return lake
 
 
-@pytest.mark.sampled
 def test_all_units_are_there_and_one_is_incomplete(lake: Path) -> None:
     with lakeprobe.open(lake, create=True) as opened:
         found = opened.sql("SELECT step, rank, complete FROM dumps WHERE run = 'cut' ORDER BY ALL").fetchall()

@@ -115,7 +115,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return jobs.watched_as_unwatched(__file__, RANKS, tmp_path_factory.mktemp("pairs"))
 
 
-@pytest.mark.sampled
 def test_every_rank_is_in_the_lake(folder: Path) -> None:
     with lakeprobe.open(folder / "lake", create=True) as lake:
         found = lake.sql("SELECT step, rank, complete FROM dumps WHERE run = 'ours' ORDER BY ALL").fetchall()

@@ -110,7 +110,6 @@ def one_by_one(tasks: Sequence[PairTask], jobs: int) -> list[tuple[PairTask, ...
     return [(task,) for task in tasks]
 
 
-@pytest.mark.sampled
 def test_the_results_are_those_of_pairs_one_by_one(
     lake: Path, singly: list[UnitKey], monkeypatch: pytest.MonkeyPatch
 ) -> None:

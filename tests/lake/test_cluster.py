@@ -139,7 +139,6 @@ def test_a_task_is_cancelled_where_interrupts_are_ignored() -> None:
         signal.signal(signal.SIGINT, before)
 
 
-@pytest.mark.sampled
 @needs_ray
 def test_a_killed_worker_changes_nothing(
     on_ray: None, dumps: Path, alone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

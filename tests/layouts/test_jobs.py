@@ -31,7 +31,6 @@ def suspects(result):
     return [row[:2] for row in result.blame().suspects.select("op, why, grade").fetchall() if row[2] == "suspect"]
 
 
-@pytest.mark.sampled
 def test_ring_attention_has_no_finding_and_its_inner_rows_a_reason(lake, compared):
     result = compared("ring_flash")
     assert suspects(result) == []

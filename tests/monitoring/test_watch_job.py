@@ -63,7 +63,6 @@ def _wait_for_step(lake: Path, step: int) -> None:
             ).fetchall()
 
 
-@pytest.mark.sampled
 def test_a_healthy_job_is_quiet_and_its_laws_hold(job: Job) -> None:
     lake, _ = job
     said = CliRunner().invoke(app, ["watch", "job", "--lake", str(lake)])
