@@ -207,7 +207,7 @@ WITH
             AND abs(shift) > getvariable('coarsest_matmul')
             AND greatest(scatter, left_of_mean / sqrt(n)) < abs(shift) / 100
     ),
-    -- in one table, because DuckDB puts so many joins into every order before it chooses one
+    -- in one table: with a join for each the statement takes 88 instead of 54 ms for 718 ops, most of it to plan them
     explained AS (
         SELECT row FROM noise_repeated
         UNION ALL

@@ -70,7 +70,6 @@ with_msprobe = pytest.mark.skipif(importlib.util.find_spec("msprobe") is None, r
 # ---- the real dumps --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.sampled
 @needs_dumps
 @pytest.mark.parametrize(("flavour", "level", "task"), REAL)
 def test_the_real_dumps_are_met(flavour: str, level: Any, task: Any, rounds_as_dumped: bool) -> None:

@@ -124,7 +124,6 @@ def run(name: str, memory: Memory | None = None, level: str = "mix") -> str:
     return digest([result, parameters, mindspore.get_rng_state()])
 
 
-@pytest.mark.sampled
 @pytest.mark.parametrize("level", ["L0", "mix"])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_what_is_transformed_or_compiled_gives_the_same_bits(name: str, level: str, memory: Memory) -> None:

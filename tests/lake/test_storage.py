@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -212,7 +211,6 @@ def both(lake: Path, there: str) -> Iterator[tuple[lakeprobe.Lake, lakeprobe.Lak
         yield local, remote
 
 
-@pytest.mark.sampled
 @pytest.mark.parametrize(
     "question",
     [
@@ -251,7 +249,7 @@ def test_answers_are_the_same(store: Store, both: tuple[lakeprobe.Lake, lakeprob
     assert remote.tensor(*op, "input.0").tolist() == local.tensor(*op, "input.0").tolist() == [1.0] * 1000
     assert remote.check() == []
     heads = [request for request in store.faults.requests if request.startswith("HEAD") and "parquet" in request]
-    assert max(Counter(heads).values()) <= 4  # not at every query
+    assert len(heads) <= 2 * len(store.keys("lakes/one"))  # not at every query
     assert remote.note("npu") == "from the farm"
     assert str(remote.ls()) == str(local.ls()).replace(str(local.path), str(remote.path))
 

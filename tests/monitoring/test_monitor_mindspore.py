@@ -158,7 +158,6 @@ def test_gradients_at_the_boundary_of_a_cell(tmp_path: Path) -> None:
     assert found == pytest.approx({key: np.linalg.norm(array) for key, array in expected.items()}, rel=1e-5)
 
 
-@pytest.mark.sampled
 @pytest.mark.parametrize(
     "make",
     [

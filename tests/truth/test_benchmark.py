@@ -14,7 +14,7 @@ from lakeprobe.session import Lake
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 TRAINED = {
-    ("encoder", "clean"): ("equal", "norm_eps", "token"),
+    ("encoder", "clean"): ("equal", "norm_eps", "linear_kernel", "token"),
     ("encoder", "npu"): ("equal",),
     ("amp", "npu"): ("equal", "betas", "mask"),
 }
