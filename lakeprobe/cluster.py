@@ -14,9 +14,10 @@ import signal
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
+
+from msgspec.structs import replace
 
 from lakeprobe.errors import LakeError, UsageError
 from lakeprobe.version import __version__

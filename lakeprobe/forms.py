@@ -7,10 +7,11 @@ MODULE:FUNCTION, so that openpyxl and pyarrow are imported only when they are ne
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import StrEnum
 from importlib import import_module
 from typing import Any
+
+from msgspec import Struct
 
 from lakeprobe.errors import UsageError
 
@@ -18,8 +19,7 @@ ROWS, COMPARISON, MERGE, VIEW = "rows", "comparison", "merge", "view"
 """What can be written: rows on stdout, the files of a comparison, the files of a merge, views of either or of a run."""
 
 
-@dataclass(frozen=True, slots=True)
-class Form:
+class Form(Struct, frozen=True):
     """A form: its name, and its writers; None if it does not exist. Its files end in `suffix`, or else in the name."""
 
     name: str

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, field
 
 from lakeprobe import resources
 
@@ -29,8 +30,7 @@ MERGED_TABLES = ("layouts",)
 """The tables that only a unit merged from the ranks of another run has."""
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+class Column(Struct, frozen=True):
     """One column of a table: its name, DuckDB type, unit and meaning."""
 
     name: str
@@ -39,8 +39,7 @@ class Column:
     unit: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
+class Table(Struct, frozen=True):
     """One table of the lake: its name, what a row is (grain), and its columns."""
 
     name: str
@@ -48,8 +47,7 @@ class Table:
     columns: tuple[Column, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Metric:
+class Metric(Struct, frozen=True):
     """A metric of a pair of leaves. schemas/data/metrics.yaml declares it and explains the fields."""
 
     name: str

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
+from msgspec import Struct
 
 from lakeprobe.bounds import DEEPEST_MAPPING, LARGEST_MAPPING, LARGEST_RECORD, MOST_NAMES
 from lakeprobe.errors import UsageError
@@ -22,8 +22,7 @@ _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _NOT_PRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(Struct, frozen=True):
     """Anything in the file `path`, and the line where it begins (from 1)."""
 
     path: Path
@@ -34,8 +33,7 @@ class Node:
         return _error(self.path, self.line, problem, instead)
 
 
-@dataclass(frozen=True, slots=True)
-class Text(Node):
+class Text(Node, frozen=True):
     """A scalar, as it was written. `key:` with nothing after it has an empty text that is not quoted."""
 
     value: str
@@ -47,15 +45,13 @@ class Text(Node):
         return not self.value and not self.is_quoted
 
 
-@dataclass(frozen=True, slots=True)
-class List(Node):
+class List(Node, frozen=True):
     """A list: `[a, b]`, or lines that begin with a dash."""
 
     items: tuple[Node, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Mapping(Node):
+class Mapping(Node, frozen=True):
     """Keys and their values, in the order of the file. No key occurs twice."""
 
     pairs: tuple[tuple[Text, Node], ...]

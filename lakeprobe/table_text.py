@@ -10,8 +10,9 @@ import unicodedata
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import Any, TextIO
+
+from msgspec import Struct
 
 from lakeprobe.shown import shown
 
@@ -32,8 +33,7 @@ _JOINTS = re.compile(r"(?<=[./,=@_])")
 """Where a long word may be folded: behind the joints of names and paths."""
 
 
-@dataclass(frozen=True)
-class Table:
+class Table(Struct, frozen=True):
     """A table before it is laid out: the cells as texts, and which columns are of numbers."""
 
     columns: Sequence[str]

@@ -5,7 +5,7 @@ The preflight of the run R is the run R.preflight of the lake, its first checkpo
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from lakeprobe.analysis.summary import ParameterFinding, summarise
 from lakeprobe.lake import comparison as comparisons
@@ -14,8 +14,7 @@ from lakeprobe.lake.comparison import StoredComparison
 from lakeprobe.lake.log import Snapshot
 
 
-@dataclass(frozen=True, slots=True)
-class Beginning:
+class Beginning(Struct, frozen=True):
     """The comparison of what two runs began with, and what was found, the worst first; nothing if they are equal."""
 
     comparison: str

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator
-from dataclasses import dataclass
 from heapq import heappop, heappush
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from lakeprobe import resources
 from lakeprobe.analysis.noise import keep_noise_ends
@@ -40,8 +41,7 @@ _COST_OF_GUESS = 1000
 """The cost of a hop that only the order of the ops suggests; other hops cost 1."""
 
 
-@dataclass(frozen=True)
-class Blame:
+class Blame(Struct, frozen=True):
     """The cause of a step's difference. The SQL files describe the relations.
 
     `suspects`: the short list, the cause first (sql/analysis/blame/suspects.sql). `path`: the ops from the cause to the

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from lakeprobe.analysis.query import answer, check_steps, define_view, keep, keep_leaf_errors, stage_connection
 from lakeprobe.analysis.transfers import keep_transfers
@@ -24,8 +26,7 @@ _BATCH = 1000
 """Results per batch: describing what a result is made of takes far more memory than the answer."""
 
 
-@dataclass(frozen=True, slots=True)
-class Communication:
+class Communication(Struct, frozen=True):
     """The communication between the ranks of a run.
 
     `broken` are the results that break a law, in the order of the ops. `verdicts` counts by law the results for which

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from lakeprobe import resources
 from lakeprobe.analysis.noise import keep_repeat_rows
@@ -32,8 +33,7 @@ MOST_POINTS = 2000
 """The number of values of a long series that a picture shows."""
 
 
-@dataclass(frozen=True)
-class Followed:
+class Followed(Struct, frozen=True):
     """What runs were followed by over steps, as a picture shows it. The SQL files describe the relations.
 
     `rows`: where each row leaves golden. `steps`: every value.
@@ -47,8 +47,7 @@ class Followed:
     steps: duckdb.DuckDBPyRelation
 
 
-@dataclass(frozen=True)
-class Drift(Followed):
+class Drift(Followed, frozen=True):
     """How runs differ from golden over steps.
 
     `by_run`: where each run leaves golden (sql/analysis/drift/runs.sql). `modules`: which modules do first, and most.

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from lakeprobe.analysis.noise import keep_noise_ends
 from lakeprobe.analysis.query import answer, keep, keep_leaf_errors, set_thresholds, stage_connection
@@ -25,8 +26,7 @@ if TYPE_CHECKING:
     from lakeprobe.lake.comparison import StoredComparison
 
 
-@dataclass(frozen=True, slots=True)
-class FirstDifference:
+class FirstDifference(Struct, frozen=True):
     """The first differences, as relations that stay valid.
 
     `ranks` has a row per (step, rank), in each step the origins first (sql/analysis/first_difference/ranks.sql).

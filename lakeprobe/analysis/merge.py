@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from lakeprobe import metrics, resources
 from lakeprobe.analysis.query import answer, keep, stage_connection
@@ -39,8 +40,7 @@ _SOURCES = ("NPU Name", "Bench Name", "NPU max", "Bench max", "NPU MD5", "BENCH 
 """The columns that a cell needs besides the metric itself."""
 
 
-@dataclass(frozen=True, slots=True)
-class Merge:
+class Merge(Struct, frozen=True):
     """What to merge: the sources, and what they have. The step is None if only files without a step are merged."""
 
     comparisons: tuple[StoredComparison, ...]
@@ -52,8 +52,7 @@ class Merge:
     apis: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Sheet:
+class Sheet(Struct, frozen=True):
     """One metric of one step.
 
     `rows` has the text columns "NPU Name", rank0, rank1 …, in the order of the run; NULL where a rank lacks the row.

@@ -7,8 +7,9 @@ It reads the recorded statistics, so every kind of dump that has them will do. V
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from lakeprobe import resources
 from lakeprobe.analysis.query import answer, check_steps, is_made, keep, set_thresholds, stage_connection
@@ -25,8 +26,7 @@ times. Medium: the inputs are not finite, the outputs are."""
 _ALL = 2**62
 
 
-@dataclass(frozen=True, slots=True)
-class Overflow:
+class Overflow(Struct, frozen=True):
     """The NaN and inf in a run. The files in sql/analysis/overflow describe the columns of each relation."""
 
     run: str

@@ -5,8 +5,9 @@ The sign of a gradient says which way a parameter goes. Two runs that learn the 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from lakeprobe.analysis.query import answer, stage_connection
 from lakeprobe.analysis.watch import check_monitored
@@ -19,8 +20,7 @@ LEAST_AT_FIRST, LARGEST_FALL = 0.97, 0.03
 """msprobe's guidance: below this in the first step, or a larger fall from one step to the next, is a problem."""
 
 
-@dataclass(frozen=True, slots=True)
-class SignProblem:
+class SignProblem(Struct, frozen=True):
     """A similarity of signs that the guidance calls a problem. `name` is None for all parameters together."""
 
     rank: int
@@ -37,8 +37,7 @@ class SignProblem:
         return f"{begun}, {-self.change:.2%} less than in the step before"
 
 
-@dataclass(frozen=True)
-class Signs:
+class Signs(Struct, frozen=True):
     """The similarity of the signs of gradients of two runs (sql/analysis/drift/signs.sql), and what is a problem."""
 
     golden: str

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from lakeprobe import metrics, resources
 from lakeprobe.analysis import query
@@ -30,8 +31,7 @@ MOST_LEAVES = 6
 """The most leaves of an op that a summary shows."""
 
 
-@dataclass(frozen=True, slots=True)
-class Leaf:
+class Leaf(Struct, frozen=True):
     """One leaf of an op that differs: its name after the op, what differs, and both sides in short.
 
     `metrics` has the metrics that only the rule defines, as a text. `error` is how far the statistic that differs most
@@ -46,8 +46,7 @@ class Leaf:
     error: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class OpFinding:
+class OpFinding(Struct, frozen=True):
     """An op that differs. `finding`: different, noise, only in target, or only in golden.
 
     `norm_relative` is the error of the norm of its worst tensor, `reason` says why its gravest row is not a pass.
@@ -68,8 +67,7 @@ class OpFinding:
     more_leaves: int
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(Struct, frozen=True):
     """How many rows of one (step, rank) ended with this outcome and verdict, in total and per side.
 
     `excused_rows` are findings by their numbers that differ only by rounding noise.
@@ -88,8 +86,7 @@ class Outcome:
     excused_rows: int
 
 
-@dataclass(frozen=True, slots=True)
-class ParameterFinding:
+class ParameterFinding(Struct, frozen=True):
     """A parameter of two checkpoints with what was found; `golden_name` if golden has another name for it."""
 
     part: str
@@ -99,8 +96,7 @@ class ParameterFinding:
     messages: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Summary:
+class Summary(Struct, frozen=True):
     """The summary of a comparison.
 
     `first` has the first op of each (step, rank) that differs, `beyond_noise` the first that stands out of rounding
@@ -181,7 +177,7 @@ def _ops_by_heading(connection: duckdb.DuckDBPyConnection) -> dict[str, list[OpF
     for row in found.fetchall():
         op: dict[str, Any] = dict(zip(columns, row, strict=True))
         shown = tuple(leaves.get((op["step"], op["rank"], op["place"]), ()))
-        own = {field.name: op[field.name] for field in fields(OpFinding) if field.name in op}
+        own = {name: op[name] for name in OpFinding.__struct_fields__ if name in op}
         more = max(op["leaves"] - len(shown), 0)
         ops[op["heading"]].append(OpFinding(**own | {"leaves": shown, "more_leaves": more}))
     return ops

@@ -6,9 +6,10 @@ Everything that says how a comparison ended follows from a Coverage: the termina
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from lakeprobe.analysis.summary import Outcome
@@ -44,8 +45,7 @@ NOTHING = frozenset((Verdict.STRUCTURE_ONLY, Verdict.NOTHING_COMPARED))
 """The verdicts that say that nothing is known."""
 
 
-@dataclass(frozen=True, slots=True)
-class Coverage:
+class Coverage(Struct, frozen=True):
     """How many rows of both sides were compared, and what became of the others.
 
     A row of `rows` is a pair, or a row of one side. The `compared` rows were judged `equal`, `noise` or `different`. Of

@@ -7,9 +7,10 @@ bundled rules are in sql/watch. A rule is run where it can reach nothing but thi
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from lakeprobe import resources
 from lakeprobe.bounds import LONGEST_RULE
@@ -38,16 +39,14 @@ _CREATE = """
 """
 
 
-@dataclass(frozen=True, slots=True)
-class WatchRule:
+class WatchRule(Struct, frozen=True):
     """A rule: its name, and its SQL."""
 
     name: str
     sql: str
 
 
-@dataclass(frozen=True, slots=True)
-class Anomaly:
+class Anomaly(Struct, frozen=True):
     """What a rule found: in which rank and step, and in which metric of what."""
 
     rule: str
@@ -122,8 +121,7 @@ def _ask(judging: duckdb.DuckDBPyConnection, rule: WatchRule) -> None:
     judging.unregister("found")
 
 
-@dataclass(frozen=True, slots=True)
-class Ranks:
+class Ranks(Struct, frozen=True):
     """The ranks of a monitored run: those that run, those that ended, and those whose process died before that."""
 
     running: tuple[int, ...]

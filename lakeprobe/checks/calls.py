@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from lakeprobe.tensors import TensorReference
 from lakeprobe.tensors.measures import Measures
@@ -36,8 +37,7 @@ class CannotRunError(Exception):
     """A call cannot be run again; the text says why, for the row of the call."""
 
 
-@dataclass(frozen=True, slots=True)
-class Leaf:
+class Leaf(Struct, frozen=True):
     """One leaf of a call: a tensor with its content or its statistics, a number, a text, or another object."""
 
     slot: str
@@ -69,8 +69,7 @@ class Leaf:
         return (self.dtype or "").rpartition(".")[2].lower()
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(Struct, frozen=True):
     """A forward call and, if it was recorded, its backward: all leaves in the dump's order.
 
     `key` is the same for calls that need to run only once. `empties` are the paths of empty lists and objects,
@@ -94,8 +93,7 @@ class Call:
         return [leaf for leaf in self.backward if leaf.role == role]
 
 
-@dataclass(frozen=True, slots=True)
-class Setup:
+class Setup(Struct, frozen=True):
     """What a worker is told once: where ops run, and modules to import before."""
 
     framework: str
@@ -108,8 +106,7 @@ class Setup:
     """How inputs are changed; none where results are measured against a reference."""
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(Struct, frozen=True):
     """What became of one result of a call: its measures, or the problem for which there are none.
 
     `origin` is device (run here) or recorded (the dump's own result).
@@ -128,8 +125,7 @@ class Outcome:
     measures: Measures = field(default_factory=Measures)
 
 
-@dataclass(frozen=True, slots=True)
-class Perturbed:
+class Perturbed(Struct, frozen=True):
     """What a change of the inputs did to one result: schemas/perturbations.yaml explains the fields."""
 
     mode: str | None = None
@@ -145,8 +141,7 @@ class Perturbed:
     problem: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """The result of running a call, and how long it took: outcomes, or what changes of its inputs did.
 
     A call that cannot run has a `problem`.

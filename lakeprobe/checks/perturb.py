@@ -10,9 +10,11 @@ import os
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
+from msgspec.structs import asdict
 
 from lakeprobe import resources
 from lakeprobe.changes import MODES, USUAL_MODES
@@ -28,8 +30,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-@dataclass(frozen=True, slots=True)
-class PerturbReport:
+class PerturbReport(Struct, frozen=True):
     """What a perturbation did: calls, those that differ, seconds, and how many results have each status."""
 
     name: str
@@ -94,6 +95,6 @@ def _answered(answers: Sequence[Answer]) -> pa.Table:
         for answer in answers
         for number, perturbed in enumerate(answer.perturbed or [Perturbed(problem=answer.problem or "no result")])
     ]
-    names = {each.name for each in fields(Perturbed)}
+    names = set(Perturbed.__struct_fields__)
     columns = [column for column in arrow_schema("perturbations") if column.name in names]
     return pa.Table.from_pylist(rows, schema=pa.schema([*columns, ("key", pa.string()), ("number", pa.int64())]))

@@ -11,11 +11,11 @@ import re
 import tempfile
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from msgspec import Struct
 
 from lakeprobe import resources
 from lakeprobe.checks import SEED, values
@@ -57,8 +57,7 @@ _WORDS = {1: "u1", 2: "i2"}
 _EPS = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 
 
-@dataclass(frozen=True, slots=True)
-class Script:
+class Script(Struct, frozen=True):
     """The files that were written: the script, and its data."""
 
     path: Path

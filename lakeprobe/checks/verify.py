@@ -10,10 +10,12 @@ import os
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, field
+from msgspec.structs import asdict, replace
 
 from lakeprobe import resources
 from lakeprobe.checks import LIMIT, SEED, pool, standards, stored
@@ -36,11 +38,10 @@ _AT_ONCE = 500
 _PUBLISH_EVERY = 60.0
 """Seconds after which what is known is put in the lake while the rest runs."""
 _FRAMEWORKS = ("pytorch", "mindspore")
-_MEASURES = tuple(measure.name for measure in fields(Measures))
+_MEASURES = Measures.__struct_fields__
 
 
-@dataclass(frozen=True, slots=True)
-class Chosen:
+class Chosen(Struct, frozen=True):
     """Which calls of a run to take. Names are an op's, its API's, or patterns with * and ?; empty for all.
 
     `of` is a comparison whose target is the run: then only the `most` ops that differ most.
@@ -55,8 +56,7 @@ class Chosen:
     most: int = 20
 
 
-@dataclass(frozen=True, slots=True)
-class VerifyReport:
+class VerifyReport(Struct, frozen=True):
     """What a verification did: how many calls it has, how many of them were distinct, known before, and run now."""
 
     name: str
@@ -295,14 +295,14 @@ class _Work:
 
 def _row(outcome: Outcome) -> dict[str, Any]:
     row = asdict(outcome)
-    measured: dict[str, Any] = row.pop("measures")
-    return row | measured
+    measures: Measures = row.pop("measures")
+    return row | asdict(measures)
 
 
 def _answer_schema() -> pa.Schema:
     import pyarrow as pa
 
-    names = {*(each.name for each in fields(Outcome)), *_MEASURES, "device", "inputs", "seconds", "key"}
+    names = {*Outcome.__struct_fields__, *_MEASURES, "device", "inputs", "seconds", "key"}
     schema = [column for column in arrow_schema("verifications") if column.name in names]
     return pa.schema([*schema, ("number", pa.int64())])
 

@@ -11,10 +11,10 @@ import os
 import signal
 import struct
 import time
-from dataclasses import replace
 from typing import IO, Any, Protocol, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from lakeprobe.checks.calls import Answer, Call, CannotRunError, Outcome, Perturbed, Setup
 

@@ -12,8 +12,9 @@ import json
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from lakeprobe.changes import MODES
 from lakeprobe.collect import device, frameworks
@@ -28,8 +29,7 @@ LARGEST = 10**6
 """The largest step or rank number that is accepted."""
 
 
-@dataclass(frozen=True, slots=True)
-class GradProbe:
+class GradProbe(Struct, frozen=True):
     """What msprobe's grad_probe measures of every gradient, ahead of each update.
 
     Level L0: md5, max, min, norm and shape. L1: signs instead of md5. L2: also the shares of elements between bounds.
@@ -41,8 +41,7 @@ class GradProbe:
     bounds: tuple[float, ...] = (-1, 0, 1)
 
 
-@dataclass(frozen=True, slots=True)
-class Configuration:
+class Configuration(Struct, frozen=True):
     """What a config.json asks for."""
 
     settings: Settings

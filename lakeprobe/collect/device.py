@@ -9,9 +9,10 @@ import json
 import os
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
+
+from msgspec import Struct
 
 from lakeprobe.errors import UsageError
 from lakeprobe.system.files import read_json
@@ -23,8 +24,7 @@ _SPELLINGS = {"mean": "avg", "md5": "hash:md5"}
 """MindSpore's names after 2.7.0, where they differ from those of config.json."""
 
 
-@dataclass(frozen=True, slots=True)
-class Kernels:
+class Kernels(Struct, frozen=True):
     """What a config.json asks of the device. The values are plain, and the caller has checked them."""
 
     framework: str

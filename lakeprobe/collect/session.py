@@ -9,10 +9,11 @@ import sys
 import zlib
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace as replaced
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, TypeVar
+
+from msgspec.structs import replace as replaced
 
 from lakeprobe import diagnostics
 from lakeprobe.changes import USUAL_MODES

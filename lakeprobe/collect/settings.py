@@ -1,7 +1,8 @@
 """What to record of a training step: the checked options of msprobe's config.json and lakeprobe's own, as one value."""
 
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from lakeprobe.changes import USUAL_MODES
 
@@ -14,8 +15,7 @@ Compiled = Literal["eager", "boundary"]
 Precision = Literal["low", "high"]
 
 
-@dataclass(frozen=True)
-class Settings:
+class Settings(Struct, frozen=True):
     """Plain values, as config.json has them, with defaults filled in.
 
     The creator checks them and raises `lakeprobe.errors.UsageError`. The capture trusts them.

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import Any, NoReturn
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from lakeprobe.collect import config, frameworks
 from lakeprobe.collect.session import Collector, lake_and_run_of
@@ -33,8 +35,7 @@ _ON_THE_DEVICE = (
 )
 
 
-@dataclass
-class _Script:
+class _Script(Struct):
     """What the script has configured so far."""
 
     dump_path: str | None = None

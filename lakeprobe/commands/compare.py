@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from dataclasses import replace as replaced
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from msgspec import Struct
+from msgspec.structs import replace as replaced
 
 from lakeprobe import forms
 from lakeprobe.commands.complete import rule_names, run_names
@@ -248,8 +248,7 @@ def _answer(report: CompareReport, output: Path | None, format: str, layout: str
         return result.summary().coverage
 
 
-@dataclass(frozen=True, slots=True)
-class _Asked:
+class _Asked(Struct, frozen=True):
     """What to compare."""
 
     target: str | Path

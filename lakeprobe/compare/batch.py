@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, field
 
 from lakeprobe import metrics, resources
 from lakeprobe.compare import limits, mapping_tables, noise, stages, unit
@@ -140,8 +141,7 @@ def _compare_at_once(tasks: Sequence[PairTask]) -> dict[int, PairReport]:
         connection.close()
 
 
-@dataclass(slots=True)
-class _Batch:
+class _Batch(Struct):
     """The pairs that are compared at once.
 
     `tables` are in the schema `every` and have the rows of all pairs, with the column `pair`. `views` are the queries

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import threading
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from lakeprobe import resources
 from lakeprobe.lake import views
@@ -43,8 +44,7 @@ BEYOND_ROUNDING = {
 differently: there the bits tell what differs, and measuring errors takes a quarter of the noise analysis."""
 
 
-@dataclass(frozen=True, slots=True)
-class Repeats:
+class Repeats(Struct, frozen=True):
     """The file of a noise, measured on repeats of the golden run, and the step and rank of golden that is compared."""
 
     file: Path

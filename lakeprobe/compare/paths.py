@@ -9,10 +9,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
-from dataclasses import replace as replaced
 from itertools import groupby
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace as replaced
 
 from lakeprobe.compare.plan import Asked, Side
 from lakeprobe.errors import DumpError, UsageError, unknown
@@ -27,8 +28,7 @@ from lakeprobe.system.files import expanded
 from lakeprobe.work import Progress
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(Struct, frozen=True):
     """How to read dumps: where tensors go, whether to read again what the lake has, and with how many processes."""
 
     tensors: str | None
@@ -37,8 +37,7 @@ class Reading:
     progress: Progress | None
 
 
-@dataclass(frozen=True, slots=True)
-class Dump:
+class Dump(Struct, frozen=True):
     """The sources of a dump that take part, the steps and ranks of the whole dump, and its run if it has one."""
 
     located: Located

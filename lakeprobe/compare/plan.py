@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from lakeprobe.errors import UsageError
 from lakeprobe.lake.layout import UnitKey
@@ -17,8 +18,7 @@ _MOST_NUMBERS = 40
 """The most characters that steps or ranks may take in a name."""
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(Struct, frozen=True):
     """A side as the user wrote it: a run or path, with one step and rank if it was given as run@step1@rank0."""
 
     name: str
@@ -44,8 +44,7 @@ class Asked:
         return tuple(chosen)
 
 
-@dataclass(frozen=True, slots=True)
-class Side:
+class Side(Struct, frozen=True):
     """One side of a comparison: a run, its units that take part, and all of its units."""
 
     run: str

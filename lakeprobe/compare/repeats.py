@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from lakeprobe import resources
 from lakeprobe.compare.run import CompareReport, compare
@@ -22,8 +23,7 @@ from lakeprobe.system import files
 from lakeprobe.work import Progress
 
 
-@dataclass(frozen=True, slots=True)
-class NoiseReport:
+class NoiseReport(Struct, frozen=True):
     """What was measured: the name, the golden run, one comparison per repeat, and the number of tensors."""
 
     name: str

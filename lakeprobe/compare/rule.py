@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from functools import cache
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from lakeprobe import resources
 from lakeprobe.bounds import DEEPEST_BRACKETS, LONGEST_RULE
@@ -50,8 +51,7 @@ _BLANKS = re.compile(r"[^!-~\w]+")
 """What separates words. DuckDB accepts all blanks of Unicode there, and some invisible characters."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(Struct, frozen=True):
     """A rule: its name, where it was read from, and its SQL."""
 
     name: str

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
-from dataclasses import replace as replaced
 from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from msgspec.structs import asdict
+from msgspec.structs import replace as replaced
 
 from lakeprobe.compare import limits
 from lakeprobe.compare import rule as rules
@@ -39,8 +41,7 @@ if TYPE_CHECKING:
     from lakeprobe.ingest import IngestReport
 
 
-@dataclass(frozen=True, slots=True)
-class CompareReport:
+class CompareReport(Struct, frozen=True):
     """What a comparison did: its name, one report per pair of units, the units without counterpart, and seconds.
 
     `lake` is where the result is. It differs from the lake asked for if that one is read-only.
@@ -164,8 +165,7 @@ def compare(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Wanted:
+class _Wanted(Struct, frozen=True):
     """A comparison to make: its name, the runs, their pairs of units and the units without one, and how to compare."""
 
     name: str
@@ -403,7 +403,7 @@ def _described(wanted: _Wanted, reports: list[PairReport]) -> dict[str, Any]:
     """Return what comparison.yaml says of these reports, which may be a shard's: `_assembled` makes a whole of it."""
     return {
         "runs": wanted.runs,
-        "mappings": {field.name: len(getattr(wanted.mappings, field.name)) for field in fields(wanted.mappings)},
+        "mappings": {kind: len(files) for kind, files in asdict(wanted.mappings).items()},
         "rules": [asdict(report.rule) for report in reports[:1]],
         "thresholds": [dict(report.thresholds) for report in reports[:1]],
         "pairs": [_described_pair(report) for report in reports],

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from lakeprobe import resources
 from lakeprobe.compare import rule as rules
@@ -19,8 +20,7 @@ if TYPE_CHECKING:
     import duckdb
 
 
-@dataclass(frozen=True, slots=True)
-class Counts:
+class Counts(Struct, frozen=True):
     """How a comparison with a searched mapping ended, in rows (sql/compare/search_counts.sql)."""
 
     golden_rows: int

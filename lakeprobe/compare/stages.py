@@ -7,8 +7,9 @@ turn comes. Each result that a comparison uses is computed once, into a table of
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from lakeprobe import resources
 from lakeprobe.compare import rule as rules
@@ -31,8 +32,7 @@ WITH_STACKS = ("target_stacks", "golden_stacks", "match_layer", "layer_scopes")
 """What call stacks are read by: they are loaded where the rule names one of these."""
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
+class Case(Struct, frozen=True):
     """What decides which stages a comparison has: its rule, and whether names are mapped."""
 
     rule: Rule
@@ -55,8 +55,7 @@ def _named(*names: str) -> Callable[[Case], bool]:
     return lambda case: rules.mentions(case.rule, names)
 
 
-@dataclass(frozen=True, slots=True)
-class Stage:
+class Stage(Struct, frozen=True):
     """A stage: its name, the file with its SQL, the stages that it reads, and the condition under which it exists."""
 
     name: str

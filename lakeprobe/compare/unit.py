@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from decimal import Decimal
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
+
+from msgspec import Struct, field
 
 from lakeprobe import metrics, resources
 from lakeprobe.compare import limits, mapping_tables, noise, searching, stages
@@ -54,8 +55,7 @@ MACROS = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class PairTask:
+class PairTask(Struct, frozen=True):
     """Two units to compare, where they are, and the folder `staged` for the result, which does not exist yet.
 
     Without a `rule`, the frameworks of the units and the mappings choose a bundled one. The folders of the units do not
@@ -81,8 +81,7 @@ class PairTask:
     memory: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class PairReport:
+class PairReport(Struct, frozen=True):
     """How two units were compared (kind: statistics, tensor or digest; the rule), and how many rows there are.
 
     `is_rounding`: ops round differently in the two units (docs/noise.md). `dumped`: ops, kernels or saved values.

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from lakeprobe.errors import UsageError
 
@@ -16,8 +17,7 @@ _MOST_GAPS = 10_000
 """The maximum number of gaps in a list. Tools other than msprobe omit what they do not dump."""
 
 
-@dataclass(frozen=True, slots=True)
-class Hole:
+class Hole(Struct, frozen=True):
     """A place in a value whose text follows later; `what` identifies it."""
 
     what: Any

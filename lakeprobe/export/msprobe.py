@@ -14,10 +14,11 @@ import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from itertools import chain, groupby
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
 
 from lakeprobe.errors import LakeError, UsageError, unknown
 from lakeprobe.export import json_text, side_files, tensor_files
@@ -43,8 +44,7 @@ _CATEGORIES = {"input_args": "input", "input_kwargs": "kwargs"}
 """msprobe's name of a section in the name of a tensor file, if it is not the section's own name."""
 
 
-@dataclass(slots=True)
-class ExportedUnit:
+class ExportedUnit(Struct):
     """What was written for one unit: entries, tensor files, and notes on what is missing or changed.
 
     `absent` counts the tensors that dump.json names and whose contents the lake does not have.
@@ -57,8 +57,7 @@ class ExportedUnit:
     notes: list[str] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
-class ExportReport:
+class ExportReport(Struct, frozen=True):
     """What an export wrote: the run, the folder, a report per unit, and the wall time in seconds."""
 
     run: str
@@ -72,8 +71,7 @@ class ExportReport:
         return [f"{unit.key}: {note}" for unit in self.units for note in unit.notes]
 
 
-@dataclass(frozen=True, slots=True)
-class _Task:
+class _Task(Struct, frozen=True):
     """A unit to write, and the folder for all units. Picklable."""
 
     lake: Path
@@ -245,8 +243,7 @@ def _note_what_differs(unit: UnitTables, kernels: Sequence[str], is_foreign: boo
         report.notes.append(f"{report.absent} tensor files are named but not written: they {why}")
 
 
-@dataclass(frozen=True, slots=True)
-class _Part:
+class _Part(Struct, frozen=True):
     """Writes one part of a unit into `folder`. `is_foreign` means that another tool made the dump."""
 
     folder: Path

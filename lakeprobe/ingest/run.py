@@ -6,9 +6,10 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
+
+from msgspec import Struct
 
 from lakeprobe.errors import DumpError, LakeError, UsageError
 from lakeprobe.ingest.tables import TableReport, check_tables_free, read_tables
@@ -35,8 +36,7 @@ _TENSORS_PER_SECOND = {"copy": 1e9, "link": 5e9}
 """Bytes read per second, measured on two cores (benchmarks/README.md). They only decide when to share the work."""
 
 
-@dataclass(frozen=True, slots=True)
-class IngestReport:
+class IngestReport(Struct, frozen=True):
     """What an ingest did: the runs, a report per unit and per table, and the wall time in seconds."""
 
     runs: tuple[str, ...]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from lakeprobe.ingest.run import named, opened
 from lakeprobe.readers import foreign_tables
@@ -13,8 +14,7 @@ from lakeprobe.readers.source import Source
 from lakeprobe.system.files import absolute
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
+class Item(Struct, frozen=True):
     """One thing that would be read: a dump, which is a unit of a run or a part of one, or a result table.
 
     `name` is that of the run or table. `files` and `bytes` count the files that describe the dump, and the tensor

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import xxhash
+from msgspec import Struct
 
 from lakeprobe.errors import DumpError, LakeError
 from lakeprobe.lake import layout, tables
@@ -20,8 +20,7 @@ from lakeprobe.system import files
 from lakeprobe.system.files import blocks
 
 
-@dataclass(frozen=True, slots=True)
-class TableReport:
+class TableReport(Struct, frozen=True):
     """What became of one table. `staged` is the folder it was written to, or None if the lake already has it."""
 
     name: str

@@ -10,12 +10,12 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import xxhash
+from msgspec import Struct, field
 
 from lakeprobe.errors import LakeError
 from lakeprobe.lake import layout, staging
@@ -55,8 +55,7 @@ class Again(StrEnum):
     """Read it again."""
 
 
-@dataclass(frozen=True, slots=True)
-class UnitTask:
+class UnitTask(Struct, frozen=True):
     """The sources to read into one unit. `staged` is the folder to write the unit to, which does not exist yet."""
 
     lake: Path
@@ -67,8 +66,7 @@ class UnitTask:
     again: Again
 
 
-@dataclass(slots=True)
-class UnitReport:
+class UnitReport(Struct):
     """What became of one unit. `read` is False if the lake already has it from the same dump.
 
     `has_changed`: the lake had it from an older dump, and it was read again.

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from lakeprobe import resources
 
@@ -12,8 +13,7 @@ if TYPE_CHECKING:
     import duckdb
 
 
-@dataclass(frozen=True, slots=True)
-class Audit:
+class Audit(Struct, frozen=True):
     """An audit: its name, and the promise of the lake that it checks (the first line of its SQL)."""
 
     name: str

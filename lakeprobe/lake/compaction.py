@@ -16,11 +16,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from lakeprobe import resources
 from lakeprobe.errors import LakeError, UsageError, unknown
@@ -46,8 +47,7 @@ SMALL_UNIT = 1 << 20
 _TABLES = tuple(table for table in UNIT_TABLES if table != "values")
 
 
-@dataclass(frozen=True, slots=True)
-class CompactReport:
+class CompactReport(Struct, frozen=True):
     """A run after `compact` or `split`: its steps and units, and the number of their files before and now."""
 
     run: str
@@ -57,8 +57,7 @@ class CompactReport:
     files: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Change:
+class _Change(Struct, frozen=True):
     """New folders by the names of their things, and the names of the things that they replace."""
 
     put: dict[str, Path]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
 
 from lakeprobe.errors import LakeError, unknown
 from lakeprobe.lake import layout
@@ -23,8 +24,7 @@ ROW_GROUP = 20480
 """Rows in a row group of results: a multiple of DuckDB's vector size, small enough that all cores get work."""
 
 
-@dataclass(frozen=True, slots=True)
-class ComparedUnit:
+class ComparedUnit(Struct, frozen=True):
     """One pair of units of a comparison: step and rank of target and golden run, and the folder of the results.
 
     `is_batched`: the files in `folder` have the rows of other pairs, too.
@@ -52,8 +52,7 @@ class ComparedUnit:
         return self.folder / (f"{BATCH}{name}" if self.is_batched else name)
 
 
-@dataclass(frozen=True, slots=True)
-class StoredComparison:
+class StoredComparison(Struct, frozen=True):
     """The content of comparison.yaml.
 
     `unpaired` units have no counterpart. `incomplete` units were cut off. `metrics` are those that only the rule
@@ -84,7 +83,7 @@ class StoredComparison:
         return bool(self.units) and all(unit.dumped in ("parameters", "settings") for unit in self.units)
 
 
-_UNIT_FIELDS = frozenset(field.name for field in fields(ComparedUnit))
+_UNIT_FIELDS = frozenset(ComparedUnit.__struct_fields__)
 
 
 def describe(path: Path, described: dict[str, Any]) -> None:

@@ -26,8 +26,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from lakeprobe.errors import LakeError, UsageError
 from lakeprobe.lake import log
@@ -47,8 +48,7 @@ PREFLIGHT, WEIGHTS = BEGINNINGS = (".preflight", ".weights")
 """Ends of the names of runs: R.preflight is what the run R began with, R.weights the checkpoint that it began with."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class UnitKey:
+class UnitKey(Struct, frozen=True, order=True):
     """Names a unit: one (run, step, rank)."""
 
     run: str
@@ -105,8 +105,7 @@ def table_name(name: str) -> str:
     return f"tables/table={name}"
 
 
-@dataclass(frozen=True, slots=True)
-class UnitPlace:
+class UnitPlace(Struct, frozen=True):
     """Where a unit is: the folder of its tables, and its key if they hold many units."""
 
     folder: Path

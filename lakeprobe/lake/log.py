@@ -24,10 +24,12 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from lakeprobe.bounds import LARGEST_NUMBER, LARGEST_RECORD
 from lakeprobe.errors import LakeError
@@ -59,8 +61,7 @@ _UNIT = re.compile(rf"(?P<run>run={OWN_NAME})/step=(?P<step>{_NUMBER})/rank=(?P<
 _PLACE = re.compile(rf"(?P<name>{_THING})(/(?P<publication>[\w-]+))?|tables/(?P<table>{OWN_NAME})\.parquet")
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """Where a thing is: the folder, relative to the lake, and its files, relative to the folder.
 
     A table of an older release is a file instead of a folder, and has no files. A compacted step holds the units of
@@ -74,8 +75,7 @@ class Place:
     stale: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
+class Snapshot(Struct, frozen=True):
     """The content of the lake after the publication `number`: things by name, such as run=npu/step=0/rank=0."""
 
     lake: Path
@@ -96,8 +96,7 @@ class Snapshot:
         ]  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class _Known:
+class _Known(Struct, frozen=True):
     """A snapshot that was read, the stamp of its last file, and the number that the next publication gets."""
 
     snapshot: Snapshot
@@ -275,8 +274,7 @@ def _numbers(lake: Path) -> tuple[list[int], list[int]]:
     return publications, [number for number in states if publications and number <= publications[-1]]
 
 
-@dataclass(frozen=True, slots=True)
-class _Entry:
+class _Entry(Struct, frozen=True):
     """The content of a file of the log: the things that were added, and the names of those that were removed."""
 
     put: Mapping[str, Place]

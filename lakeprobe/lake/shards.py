@@ -19,9 +19,11 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from lakeprobe.bounds import LARGEST_RECORD
 from lakeprobe.errors import LakeError, UsageError
@@ -40,8 +42,7 @@ _SHARD = re.compile(r"(\d{1,6})/(\d{1,6})")
 _PLACE = re.compile(r"(?P<kind>run|comparison)=(?P<name>[^/]+)/of=(?P<count>\d+)/shard=(?P<index>\d+)")
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Shard:
+class Shard(Struct, frozen=True, order=True):
     """The share `index` of `count`, counted from 0 as the tasks of a Slurm array and the ranks of torchrun are."""
 
     count: int
@@ -64,8 +65,7 @@ class Shard:
         return f"{self.index}/{self.count}"
 
 
-@dataclass(frozen=True, slots=True)
-class Finished:
+class Finished(Struct, frozen=True):
     """What a shard left to be published: its folders by the place in the lake that each gets, and its description.
 
     Shards that were asked the same thing in the same lake have the same `plan`.
@@ -79,8 +79,7 @@ class Finished:
     described: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Pending:
+class Pending(Struct, frozen=True):
     """What becomes of the run or comparison `name` (`kind` says which) when all `count` shards have finished.
 
     `working` has the seconds since the last sign of life of each shard that a living process works on.

@@ -22,9 +22,11 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from lakeprobe.bounds import LARGEST_RECORD
 from lakeprobe.errors import LakeError
@@ -43,8 +45,7 @@ _READER, _ENDED, _PRESENT, _LOCK = "reader", "ended", "present", ".lock"
 _READ_SINCE = re.compile(rf"{_READER}-(\d+)\.")
 
 
-@dataclass(frozen=True, slots=True)
-class Session:
+class Session(Struct, frozen=True):
     """A writer to `lake`, which works in `folder`. What it publishes is in folders named `publication`."""
 
     lake: Path

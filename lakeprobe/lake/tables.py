@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from lakeprobe.errors import LakeError
 from lakeprobe.lake import layout
@@ -27,8 +29,7 @@ if TYPE_CHECKING:
 _METADATA = b"lakeprobe"
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(Struct, frozen=True):
     """What a table was read from: its kind, the files, and a hash of the files."""
 
     kind: str
@@ -36,8 +37,7 @@ class Origin:
     fingerprint: str
 
 
-@dataclass(frozen=True, slots=True)
-class StoredTable:
+class StoredTable(Struct, frozen=True):
     """A table in the lake, with its number of rows and its bytes on disk."""
 
     name: str

@@ -11,8 +11,9 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from lakeprobe import strict_yaml
 from lakeprobe.errors import LakeError, UsageError, unknown
@@ -22,8 +23,7 @@ from lakeprobe.lake.staging import Session
 from lakeprobe.system import files
 
 
-@dataclass(frozen=True, slots=True)
-class Kept:
+class Kept(Struct, frozen=True):
     """A run, comparison, verification or perturbation: its kind, its name, and the path of its note."""
 
     what: str

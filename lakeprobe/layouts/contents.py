@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import reduce
 from itertools import accumulate, chain, permutations, product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from msgspec import Struct, field
 from numpy.typing import NDArray
 
 from lakeprobe import resources
@@ -47,8 +47,7 @@ Row = dict[str, Any]
 Array = NDArray[Any]
 
 
-@dataclass(slots=True)
-class _Made:
+class _Made(Struct):
     """The contents of the unit so far, the blocks that were found per axis and extents, and the links."""
 
     folder: Path
@@ -59,8 +58,7 @@ class _Made:
     known: dict[int, dict[int, Order]] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class _Member:
+class _Member(Struct, frozen=True):
     """A rank's tensor: its place along each axis, its content and where it lies."""
 
     places: tuple[int, ...]

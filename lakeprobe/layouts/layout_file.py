@@ -12,8 +12,9 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from lakeprobe import strict_yaml
 from lakeprobe.errors import LakeError, UsageError
@@ -26,8 +27,7 @@ _DIMENSION = re.compile(r"[\w*]+(?:\[(\w+)\])?")
 _EXPECTED = "write copy, shard D, partial sum or partial mean"
 
 
-@dataclass(frozen=True, slots=True)
-class LayoutFile:
+class LayoutFile(Struct, frozen=True):
     """What a layout file says. `axes`: their sizes, the slowest first; empty if it leaves them to the run."""
 
     axes: Mapping[str, int] = field(default_factory=dict)

@@ -12,10 +12,12 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from lakeprobe import resources
 from lakeprobe.errors import LakeError, UsageError, unknown
@@ -51,8 +53,7 @@ FORMAT = "lakeprobe merged"
 """The value of dumps.format for a merged unit."""
 
 
-@dataclass(slots=True)
-class StepReport:
+class StepReport(Struct):
     """What became of one step: the mesh, how many rows the whole has, what was left out and why, and contradictions."""
 
     step: int
@@ -63,8 +64,7 @@ class StepReport:
     problems: list[tuple[str, str]] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
-class MergeReport:
+class MergeReport(Struct, frozen=True):
     """The merged run and a report for each of its steps."""
 
     run: str

@@ -9,9 +9,10 @@ collectives within the model.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import combinations
 from math import prod
+
+from msgspec import Struct
 
 from lakeprobe.errors import LakeError
 
@@ -22,8 +23,7 @@ Groups = tuple[tuple[int, ...], ...]
 """The groups of an axis: together all ranks of a stage, each once."""
 
 
-@dataclass(frozen=True, slots=True)
-class Axis:
+class Axis(Struct, frozen=True):
     """An axis of the mesh: its name, its size, and how it is known."""
 
     name: str
@@ -31,8 +31,7 @@ class Axis:
     source: str
 
 
-@dataclass(frozen=True, slots=True)
-class Mesh:
+class Mesh(Struct, frozen=True):
     """The axes, the stages first, and the coordinate of each rank along each."""
 
     axes: tuple[Axis, ...]
@@ -52,8 +51,7 @@ class Mesh:
         return " × ".join(f"{axis.name} {axis.size}" for axis in self.axes) or "one rank"
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
+class Seen(Struct, frozen=True):
     """What is known of a job before its mesh.
 
     `sends`: (rank, peer) of the first send or receive of each rank, the sender first. `groups`: the groups of

@@ -11,9 +11,10 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import NamedTuple
+
+from msgspec import Struct
 
 WRAPPERS = re.compile(r"(^|\.)(module|_orig_mod|_fsdp_wrapped_module|_checkpoint_wrapped_module)(?=\.|$)")
 """What DDP, torch.compile, FSDP and checkpointing put into a module's path."""
@@ -55,8 +56,7 @@ class Named(NamedTuple):
     parent: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(Struct, frozen=True):
     """The ops of ranks that run one program: its stage, its place among the ranks with experts, its ops.
 
     `blocks`: the parameters (module path, slot) in the order in which the optimizer takes them.
@@ -230,8 +230,7 @@ def _golden_modules(golden: Piece | None) -> dict[tuple[str, str, int], str]:
     }
 
 
-@dataclass(frozen=True, slots=True)
-class _Calls:
+class _Calls(Struct, frozen=True):
     """How many calls of a module are the parts of one call of golden's."""
 
     ratio: int

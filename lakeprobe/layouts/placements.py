@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from itertools import combinations
 from math import prod
 from typing import NamedTuple
+
+from msgspec import Struct, field
 
 from lakeprobe.layouts.mesh import MICRO, Axis
 
@@ -83,8 +84,7 @@ class Key(NamedTuple):
     repeat: int
 
 
-@dataclass(frozen=True, slots=True)
-class Leaf:
+class Leaf(Struct, frozen=True):
     """What the ranks have of a leaf, and golden.
 
     `equal` and `present`: by axis, whether the members of each group have the same, and how many there are. `reduced`:
@@ -127,8 +127,7 @@ class Way(NamedTuple):
     blocks: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Said:
+class Said(Struct, frozen=True):
     """What a source says of a leaf, by axis, and why its numbers cannot be told from the ranks'."""
 
     ways: Mapping[int, Way]
@@ -137,8 +136,7 @@ class Said:
     certainty: str = "inferred"
 
 
-@dataclass(slots=True)
-class Placement:
+class Placement(Struct):
     """How a leaf lies over the axes: for each, one of the words above, the dimension of a shard, and its blocks."""
 
     ways: list[str]
@@ -187,8 +185,7 @@ class Placement:
         return ", ".join([*parts, *["rows as each rank sorts them"] * self.is_reordered])
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(Struct, frozen=True):
     """A line of a layout file: leaves whose op and slot fit the pattern lie so, by axis.
 
     `dimensions`: how many a leaf must have, where the line names them.
@@ -204,8 +201,7 @@ class Rule:
         return is_as_long and bool(self.pattern.search(f"{leaf.key.op}.{leaf.key.slot}"))
 
 
-@dataclass(slots=True)
-class _State:
+class _State(Struct):
     """What was decided so far."""
 
     axes: Sequence[Axis]

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 from math import inf, isnan, prod
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from lakeprobe import resources
 
@@ -27,8 +28,7 @@ _CARRIES = 10.0
 """A shard carries a difference if its own is this many times as large as the smallest of the others."""
 
 
-@dataclass(frozen=True, slots=True)
-class Shard:
+class Shard(Struct, frozen=True):
     """A rank's part of a row: the slice of the whole in words, and its relative difference from golden's."""
 
     rank: int
@@ -38,8 +38,7 @@ class Shard:
     is_carrier: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Carried:
+class Carried(Struct, frozen=True):
     """The shards of the row of an op that differs most."""
 
     op: str

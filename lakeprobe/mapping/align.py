@@ -10,9 +10,10 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise, takewhile
 from typing import TypeVar
+
+from msgspec import Struct
 
 from lakeprobe.mapping.fingerprints import Fingerprints
 from lakeprobe.mapping.ops import Op, common_end, distance, in_common, relation, same_values
@@ -37,8 +38,7 @@ _KNOWN = 100.0
 """The weight of a pair that was found before. See `_Alignment.score`."""
 
 
-@dataclass(eq=False, slots=True)
-class Pair:
+class Pair(Struct, eq=False):
     """A target op and its golden op. `how` names the evidence."""
 
     target: Op

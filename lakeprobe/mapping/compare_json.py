@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from lakeprobe.bounds import LARGEST_MAPPING
 from lakeprobe.errors import UsageError
@@ -19,8 +20,7 @@ _SIDES = {"npu_path": "target_path", "bench_path": "golden_path"}
 """Paths that must be given: the old key and today's name."""
 
 
-@dataclass(frozen=True, slots=True)
-class OldCompare:
+class OldCompare(Struct, frozen=True):
     """The content of compare.json. Paths are relative to the working directory, as in msprobe.
 
     ranks and steps: numbers to compare. Empty means all.

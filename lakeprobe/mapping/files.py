@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
+
+from msgspec import Struct
 
 from lakeprobe import strict_yaml
 from lakeprobe.errors import UsageError
@@ -42,8 +43,7 @@ _TOP_LAYER = {"Cell": "TopLayer"}
 """Older layer mappings call the model's own class Cell."""
 
 
-@dataclass(frozen=True, slots=True)
-class Mappings:
+class Mappings(Struct, frozen=True):
     """The content of the mapping files, each kind in the order of its file. Empty without a file.
 
     apis: target_api, golden_api. slots: target_api, golden_api, direction (None: any), target_slot, golden_slot. Of a

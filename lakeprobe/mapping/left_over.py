@@ -7,9 +7,9 @@ a mask that is made differently. These rows are counted separately, each with it
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 
 import numpy
+from msgspec import Struct, field
 
 from lakeprobe.mapping.ops import TOLERANCE, Leaf, Op, has_few_digits
 from lakeprobe.mapping.tensors import Tensor, Tensors, contained
@@ -25,8 +25,7 @@ INSIDE, STRUCTURE = "inside", "structure"
 """Outcomes of a row without counterpart that has a reason: a step in between, or an op that computes nothing."""
 
 
-@dataclass(frozen=True, slots=True)
-class LeftOver:
+class LeftOver(Struct, frozen=True):
     """The rows of one side without counterpart, as columns: the outcome and the reason of each.
 
     `seqs` are the ops of the rows. None in `rows` stands for all rows of the op that are not listed.

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
+
+from msgspec import Struct, field
 
 if TYPE_CHECKING:
     from lakeprobe.mapping.tensors import Tensor
@@ -71,8 +72,7 @@ QUERIES = frozenset(
 """Kinds of op that query a tensor's shape or the like."""
 
 
-@dataclass(eq=False, slots=True)
-class Leaf:
+class Leaf(Struct, eq=False):
     """A tensor or scalar of `op`. `kind` is its element class (int, float, …), or `scalar`.
 
     `elements`: the number of elements, 1 for a scalar.
@@ -104,8 +104,7 @@ class Leaf:
         return f"{self.op.name}.{self.slot}"
 
 
-@dataclass(eq=False, slots=True)
-class Op:
+class Op(Struct, eq=False):
     """An op with its leaves. `path` is the module's path or the API's name, `parent` the enclosing module's op.
 
     `carries`: whether an output is an input in another form (reshape, cast, dropout at 0), so that values are no

@@ -10,8 +10,9 @@ import os
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from lakeprobe.errors import LakeError, UsageError, unknown
 from lakeprobe.lake import layout, store
@@ -35,8 +36,7 @@ CLASSES = (
 """Classes of confidence: the evidence of each, and its lowest confidence."""
 
 
-@dataclass(frozen=True)
-class Unplaced:
+class Unplaced(Struct, frozen=True):
     """An op with unplaced rows: its name and kind, the number of its unplaced tensors, and of all its tensors."""
 
     op: str
@@ -45,8 +45,7 @@ class Unplaced:
     of: int
 
 
-@dataclass(frozen=True)
-class Proposal:
+class Proposal(Struct, frozen=True):
     """What maps to what between two units: ops, rows of tensors and scalars, and the unplaced ops of both sides."""
 
     target: UnitKey

@@ -10,10 +10,10 @@ import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 import numpy
+from msgspec import Struct
 
 from lakeprobe.mapping import layouts
 from lakeprobe.mapping.align import SEQUENCE, Pair
@@ -42,8 +42,7 @@ _FAR = 0.1
 """The largest distance of paired leaves whose ops have nothing in common that both runs have."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Group:
+class _Group(Struct, frozen=True):
     """Leaves of one role and layout in ops of two forms, each given by its index in its op.
 
     `is_hooked`: whether they may be gradients of different tensors (see `is_gradient`). `named`: the pairs that slots
@@ -56,8 +55,7 @@ class _Group:
     other_rest: list[int]
 
 
-@dataclass(eq=False, slots=True)
-class RowPair:
+class RowPair(Struct, eq=False):
     """A target row and its golden row, with a confidence from 0 to 1 and the evidence."""
 
     target: Leaf

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from lakeprobe.lake.layout import UnitPlace
 from lakeprobe.mapping import layouts
@@ -26,8 +27,7 @@ if TYPE_CHECKING:
     import duckdb
 
 
-@dataclass(frozen=True)
-class Found:
+class Found(Struct, frozen=True):
     """The result of a search: the ops of both sides, the pairs of ops and of rows, and why other rows are unpaired."""
 
     target: Sequence[Op]

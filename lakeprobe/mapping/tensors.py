@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from itertools import pairwise
 
 import numpy
+from msgspec import Struct, field
 
 from lakeprobe.mapping.ops import (
     BEYOND_VALUES,
@@ -53,8 +53,7 @@ _AT_ONCE = 2_000_000
 """The number of pairs of tensors that are compared at once."""
 
 
-@dataclass(eq=False, slots=True)
-class Tensor:
+class Tensor(Struct, eq=False):
     """A tensor of one run. `sights` are the leaves that show it, in the order of the dump.
 
     `leaf`: its first sight, in mixed precision the first with all digits.
@@ -79,8 +78,7 @@ class Tensor:
         return self.partner or self.presumed
 
 
-@dataclass(frozen=True, slots=True)
-class Tensors:
+class Tensors(Struct, frozen=True):
     """The tensors of a run in order of their first sight, also as columns.
 
     `of_leaf`: for each leaf of the unit the index of its tensor, or -1 if statistics do not identify one, as where all
@@ -96,8 +94,7 @@ class Tensors:
     leaf: Numbers
 
 
-@dataclass(frozen=True, slots=True)
-class Matches:
+class Matches(Struct, frozen=True):
     """The tensors of both runs. Each of them refers to its counterpart.
 
     `partner`: for each side and tensor the index of the same tensor on the other side, or -1.

@@ -6,11 +6,11 @@ Whole columns settle most of two units (mapping/tensors.py, votes.py, row_pairs.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy
 import pyarrow
+from msgspec import Struct, field
 from numpy.typing import NDArray
 
 from lakeprobe import resources
@@ -39,8 +39,7 @@ class Codes(dict[Any, int]):
         return number
 
 
-@dataclass(frozen=True, slots=True)
-class Words:
+class Words(Struct, frozen=True):
     """The codes of texts, shared by both units so that equal codes mean equal texts."""
 
     kinds: Codes = field(default_factory=Codes)
@@ -48,8 +47,7 @@ class Words:
     digests: Codes = field(default_factory=Codes)
 
 
-@dataclass(frozen=True, slots=True)
-class Columns:
+class Columns(Struct, frozen=True):
     """The tensors of a unit as columns, one element each, op by op, as in the list of leaves.
 
     `op`: the index in the list of ops.
@@ -81,8 +79,7 @@ class Columns:
     digits: float
 
 
-@dataclass(frozen=True, slots=True)
-class Unit:
+class Unit(Struct, frozen=True):
     """The ops of a unit in the order of the dump, and all their tensors, as leaves and as columns."""
 
     framework: str

@@ -7,9 +7,9 @@ pairs with another such op on the same tensor, whatever their names are.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy
+from msgspec import Struct
 
 from lakeprobe.mapping.ops import Op, common_end, relation
 from lakeprobe.mapping.tensors import Matches, likes, spread
@@ -60,8 +60,7 @@ def _expected(ours: Numbers, partner: Numbers, target: Unit, golden: Unit) -> Nu
     return numpy.interp(ours, places, others)
 
 
-@dataclass(frozen=True, slots=True)
-class _Ballots:
+class _Ballots(Struct, frozen=True):
     """Pairs of ops, by index, that share tensors in a role, and the weight of the evidence for each pair."""
 
     ours: Numbers

@@ -7,9 +7,11 @@ import glob
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from lakeprobe.errors import UsageError
 from lakeprobe.lake import store
@@ -76,8 +78,7 @@ class Watched(Protocol):
         """Whether all steps that were asked for have been measured."""
 
 
-@dataclass
-class Dynamic:
+class Dynamic(Struct):
     """A configuration that is read again when its file changes: $DYNAMIC_MONITOR is true.
 
     Nothing is measured until dynamic_on is true in the file. When collect_times steps have been measured, dynamic_on

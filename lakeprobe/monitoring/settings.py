@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from fnmatch import translate
 from typing import Any
+
+from msgspec import Struct
 
 from lakeprobe.errors import UsageError
 
@@ -31,8 +32,7 @@ ANY = "any optimizer"
 """In place of an optimizer: each step of any of them ends a step."""
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(Struct, frozen=True):
     """The options of `lakeprobe.monitor`, checked."""
 
     points: tuple[str, ...] = ("gradient", "parameter")

@@ -33,10 +33,11 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from msgspec import Struct
 
 from lakeprobe.errors import DumpError, TensorError
 from lakeprobe.readers.acl_message import (
@@ -83,8 +84,7 @@ _TENSOR_TYPES = {"mindspore": "mindspore.Tensor", "pytorch": "torch.Tensor"}
 _LENGTH_BYTES = 8
 
 
-@dataclass(frozen=True, slots=True)
-class DumpFile:
+class DumpFile(Struct, frozen=True):
     """A file of one call of a kernel: its name on disk, and what its full name says."""
 
     file: str

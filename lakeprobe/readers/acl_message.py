@@ -18,7 +18,8 @@ The wire format: https://protobuf.dev/programming-guides/encoding
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from lakeprobe.errors import DumpError
 
@@ -66,8 +67,7 @@ _FORMATS = (
 """OutputFormat, from 0."""
 
 
-@dataclass(slots=True)
-class DumpedTensor:
+class DumpedTensor(Struct):
     """An input or output of the kernel. `size` is in bytes; shapes are in elements, -1 where a size was not known."""
 
     data_type: int = 0
@@ -77,8 +77,7 @@ class DumpedTensor:
     size: int = 0
 
 
-@dataclass(slots=True)
-class DumpHead:
+class DumpHead(Struct):
     """The content of a head. `buffers` and `workspaces` are the bytes of the blocks after the tensors."""
 
     version: str = ""

@@ -15,12 +15,12 @@ import stat
 import zlib
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path, PosixPath, PurePosixPath
 from tarfile import TarInfo
 from typing import IO, Any, BinaryIO, Self, cast
 
 import msgspec
+from msgspec import Struct, field
 
 from lakeprobe.errors import DumpError, UsageError
 from lakeprobe.readers import archive_tar, archive_zip
@@ -114,8 +114,7 @@ def is_temporary(file: str) -> bool:
     return is_copy(file) or any(file == mounted.index.files[SPOOL] for mounted in _mounts.values())
 
 
-@dataclass(frozen=True, slots=True)
-class Names:
+class Names(Struct, frozen=True):
     """Return the content of a folder: files, folders, which folders are links, and why others are left out."""
 
     files: list[str] = field(default_factory=list)
@@ -159,8 +158,7 @@ def _sort_in(entry: os.DirEntry[str], names: Names, root: Path) -> None:
 # ---- paths ------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Mounted:
+class _Mounted(Struct, frozen=True):
     """An archive that can be read: its index, the folder of the index, and descriptors of the index's files."""
 
     index: Index

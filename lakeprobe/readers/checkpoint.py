@@ -14,9 +14,10 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from lakeprobe.bounds import LARGEST_CHECKPOINT_HEADER
 from lakeprobe.errors import DumpError, TensorError

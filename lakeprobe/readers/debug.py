@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from lakeprobe.readers import names
 from lakeprobe.readers.dump import DUMP_FILE, found, take_head

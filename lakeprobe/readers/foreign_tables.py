@@ -9,12 +9,13 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from functools import cache
 from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from lakeprobe import resources
 from lakeprobe.errors import DumpError
@@ -43,8 +44,7 @@ _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,3})?|
 _LONGEST_NUMBER = 40
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
+class Kind(Struct, frozen=True):
     """A kind of result table: what its headers are, and how its files are called. schemas/data/foreign_tables.yaml."""
 
     kind: str
@@ -71,8 +71,7 @@ class Kind:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class TableFile:
+class TableFile(Struct, frozen=True):
     """A file with a result table: its kind and headers, and what its name and its folders say of its rows.
 
     `root` is its folder without folders of a step or rank; `name` is its name without step, rank, time and part.
@@ -92,8 +91,7 @@ class TableFile:
     left_out: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ForeignTable:
+class ForeignTable(Struct, frozen=True):
     """A result table: the files that it is in, which differ in step, rank or part."""
 
     name: str

@@ -20,9 +20,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from lakeprobe.bounds import LONGEST_IR_LINE, MOST_IR_NODES
 from lakeprobe.errors import DumpError
@@ -51,8 +52,7 @@ _ORDER = "UpdateState"
 _UNIQUE = re.compile(r'(?P<forward>forward_)?unique_id: "(?P<id>\d+)"')
 
 
-@dataclass(slots=True)
-class Node:
+class Node(Struct):
     """A node of a graph: its name in the file, the operator, the scope, its frames, and what it is the gradient of.
 
     `frames` are innermost first, as in stack.json. `line` is where the node stands in the file.

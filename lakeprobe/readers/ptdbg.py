@@ -21,11 +21,11 @@ import re
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec import Struct, field
 
 from lakeprobe.errors import DumpError, TensorError
 from lakeprobe.readers import names, ptdbg_names
@@ -162,8 +162,7 @@ def _info_source(listing: Listing, number: str, place: Place) -> Source:
 # ---- the .pkl ---------------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
-class _Call:
+class _Call(Struct):
     """A call whose lines are still coming: its leaves by what and index, and its stack."""
 
     op: str

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from lakeprobe.bounds import LONGEST_ROW
 from lakeprobe.errors import DumpError, UsageError
@@ -36,8 +37,7 @@ _DIGESTS = ("NPU MD5", "BENCH MD5")
 _BATCH = 10_000
 
 
-@dataclass(frozen=True, slots=True)
-class ResultFile:
+class ResultFile(Struct, frozen=True):
     """A result file, the target's rank that it is of, and its headers."""
 
     path: Path

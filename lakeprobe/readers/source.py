@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
+
+from msgspec import Struct, field
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -21,8 +22,7 @@ ContentOf = Callable[["str | TensorReference"], "tuple[str | None, str | None]"]
 to (None, what is wrong with it); (None, None) if contents are not wanted."""
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(Struct, frozen=True):
     """One dump to read, of one step and rank; picklable.
 
     `files` say what was dumped (dump.json, dump.pkl, statistic.csv), `tensors` is the folder of the tensor files.
@@ -45,8 +45,7 @@ class Source:
     """Whether `files` are the tensor files too, as those of a checkpoint are."""
 
 
-@dataclass(frozen=True, slots=True)
-class Listing:
+class Listing(Struct, frozen=True):
     """The names of the files and folders in `folder`, sorted. `top` is the path that the user gave.
 
     `linked` are those of the folders that are links; `left_out` says of other things that lie there why they are.
@@ -64,8 +63,7 @@ COUNTS = ("ops", "tensor_rows", "digests", "files", "unreadable")
 """The counts of a summary that the table dumps keeps, each in the column of its name."""
 
 
-@dataclass(slots=True)
-class Summary:
+class Summary(Struct):
     """The metadata of a source, and counts of what was read from it."""
 
     framework: str = ""
@@ -104,8 +102,7 @@ class Format(Protocol):
         """Reads a source and hands its tables to `emit`, batch by batch. Raises DumpError."""
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """The place of a dump folder in the tree of a run: the run's folder, step, rank, part, and what was assumed."""
 
     root: Path

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
 from openpyxl import Workbook
 from openpyxl.cell import WriteOnlyCell
 from openpyxl.styles import Alignment, Font
@@ -42,8 +42,7 @@ _LETTER, _MARGIN, _FILTER = 0.9, 2, 3
 """Widths in digits: of a letter, of the space beside a text, and of the filter's arrow in a header."""
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+class Column(Struct, frozen=True):
     """A column: the query's name for it, its header, its greatest width, and the format if it has numbers."""
 
     name: str

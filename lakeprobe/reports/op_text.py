@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, field
 
 from lakeprobe import output, resources
 from lakeprobe.lake.connection import records
@@ -24,8 +25,7 @@ _MOST_NAMES = 10
 """The most ops that are named after those that are shown."""
 
 
-@dataclass
-class Op:
+class Op(Struct):
     """An op of one step and rank, with the runs that have it, in the order in which they are shown."""
 
     name: str
@@ -34,8 +34,7 @@ class Op:
     sides: dict[str, Record] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Asked:
+class Asked(Struct, frozen=True):
     """Which ops to show: a pattern (sql/reports/op_heads.sql), and in which runs, steps and ranks; empty means all.
 
     `counterparts` are golden's names of the target's ops, where a comparison paired other names.

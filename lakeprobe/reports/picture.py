@@ -10,9 +10,11 @@ import math
 import os
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, field
+from msgspec.structs import asdict
 
 from lakeprobe.analysis.drift import Drift, Followed
 from lakeprobe.errors import LakeError, UsageError
@@ -41,8 +43,7 @@ Line = dict[int, float]
 """The value at each step; NaN makes a gap in the line."""
 
 
-@dataclass
-class _Series:
+class _Series(Struct):
     """A row of a run or of golden: its values and distances by rank, and where it first leaves golden."""
 
     values: dict[int, Line] = field(default_factory=dict)
@@ -51,14 +52,13 @@ class _Series:
     """The first step at which a rank leaves golden, the negated distance of the farthest rank, and that rank."""
 
 
-@dataclass(frozen=True)
-class DriftReport(Drift):
+class DriftReport(Drift, frozen=True):
     """A drift that draws itself in a notebook, and can be written as a picture."""
 
     @classmethod
     def of(cls, drift: Drift) -> DriftReport:
         """Return the same drift, with pictures."""
-        return cls(**{part.name: getattr(drift, part.name) for part in fields(Drift)})
+        return cls(**asdict(drift))
 
     __repr__ = Drift.__repr__
 

@@ -7,11 +7,12 @@ accepted only if it fits far better than the order in memory.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import permutations
 from math import prod
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from lakeprobe.tensors.blocks import squeezed
@@ -45,8 +46,7 @@ _MOST_HEADS = 128
 _ONE_BY_ONE = "compared one element after the other"
 
 
-@dataclass(frozen=True, slots=True)
-class Arrangement:
+class Arrangement(Struct, frozen=True):
     """Two tensors as arrays of one shape whose elements correspond, and a note on how that was reached."""
 
     target: TensorReference

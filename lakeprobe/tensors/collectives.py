@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from math import inf
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from lakeprobe.errors import TensorError
@@ -20,8 +20,7 @@ BLOCK = 1 << 18
 _REDUCTIONS = {"sum": np.add, "avg": np.add, "max": np.maximum, "min": np.minimum, "product": np.multiply}
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(Struct, frozen=True):
     """`elements` of a tensor from `first` on, in C order."""
 
     reference: TensorReference
@@ -38,8 +37,7 @@ class Piece:
         return piece
 
 
-@dataclass(frozen=True, slots=True)
-class Agreement:
+class Agreement(Struct, frozen=True):
     """How well a result agrees with the expected one.
 
     `error` is the largest |found - expected|, relative to the largest sum of the inputs' magnitudes at an element. It
@@ -53,8 +51,7 @@ class Agreement:
     found: str | None
 
 
-@dataclass(slots=True)
-class _Worst:
+class _Worst(Struct):
     """The element that exceeds its tolerance most so far, and the largest difference and magnitude seen."""
 
     difference: float = 0.0

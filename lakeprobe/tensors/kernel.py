@@ -17,12 +17,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import lru_cache, partial
 from math import fsum
 from typing import Any, NamedTuple
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from lakeprobe.system import native
@@ -121,8 +121,7 @@ def _is_small_float(dtype: np.dtype[Any]) -> bool:
     return dtype.name in SMALL_FLOATS or (dtype.kind == "f" and dtype.itemsize <= 4)
 
 
-@dataclass(frozen=True, slots=True)
-class Scratch:
+class Scratch(Struct, frozen=True):
     """The buffers of one thread for pairs of one pair of stored dtypes. Row 0 belongs to the target.
 
     `stored` holds blocks as read, `values` as widened. They share memory if nothing needs widening. `wide` holds

@@ -7,11 +7,11 @@ Formulas: msprobe 26.2, api_accuracy_checker (docs/ops.md says them in words), a
 from __future__ import annotations
 
 import csv
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from lakeprobe import resources
@@ -24,8 +24,7 @@ _FLOAT8_LEAST_EXPONENT = -22.0
 _FLOAT8_FLOOR = 2.0**-1000
 
 
-@dataclass(frozen=True, slots=True)
-class Precision:
+class Precision(Struct, frozen=True):
     """The limits that the standards have for a dtype; schemas/data/precisions.csv has them."""
 
     dtype: str
@@ -43,8 +42,7 @@ class Precision:
     ulp_limit: float
 
 
-@dataclass(frozen=True, slots=True)
-class Measures:
+class Measures(Struct, frozen=True):
     """What was measured of one leaf; a field is None where it does not apply. schemas/verifications.yaml explains them.
 
     Shares are of 0 to 1, errors in the tensor's own unit, ULPs in units of the last place of the reference.

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from math import isfinite, sqrt
 from typing import Any, NamedTuple
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from lakeprobe.errors import TensorError
@@ -32,8 +32,7 @@ _NORM_FLOOR = float(np.finfo(np.float64).eps)
 _TEXT_KINDS = "SUmM"
 
 
-@dataclass(frozen=True, slots=True)
-class TensorMetrics:
+class TensorMetrics(Struct, frozen=True):
     """How far a target tensor is from the golden one. Fields that a status does not set are None.
 
     `status` is one of

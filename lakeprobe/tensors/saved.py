@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from lakeprobe.bounds import DEEPEST_PARAMETER, LONGEST_NAMES, LONGEST_OP, MOST_PARAMETERS
 from lakeprobe.errors import TensorError
 from lakeprobe.tensors.reference import TensorReference
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(Struct, frozen=True):
     """A part of a tensor: its place, and at which index of each axis of the whole it begins."""
 
     reference: TensorReference
     starts: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Whole:
+class Whole(Struct, frozen=True):
     """A tensor that is saved in pieces, which together fill its `shape`."""
 
     dtype: str
@@ -28,8 +27,7 @@ class Whole:
     pieces: tuple[Piece, ...]
 
 
-@dataclass(slots=True)
-class Saved:
+class Saved(Struct):
     """The contents of a checkpoint file, by names joined with dots, in their order.
 
     `values` are numbers, texts, and None. `shared` says of a tensor in the memory of an earlier one

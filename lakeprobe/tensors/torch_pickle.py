@@ -12,9 +12,10 @@ import io
 import pickle
 import pickletools
 from collections.abc import Callable
-from dataclasses import dataclass
 from types import FunctionType
 from typing import IO, Any
+
+from msgspec import Struct
 
 from lakeprobe.errors import TensorError
 from lakeprobe.tensors.reference import SMALL_FLOATS
@@ -45,12 +46,11 @@ _DTYPES = {
 
 
 def _refuse_state(stand_in: object, state: object) -> None:
-    """Take the place of the __setstate__ that dataclass gives to frozen classes with slots."""
+    """Refuse what BUILD would set: a stand-in has no more than what made it."""
     raise TensorError("refused object with a state of its own")
 
 
-@dataclass(frozen=True, slots=True)
-class ElementType:
+class ElementType(Struct, frozen=True):
     """Stands for a storage class or a dtype of torch."""
 
     dtype: str
@@ -58,8 +58,7 @@ class ElementType:
     __setstate__ = _refuse_state
 
 
-@dataclass(frozen=True, slots=True)
-class SavedStorage:
+class SavedStorage(Struct, frozen=True):
     """Stands for a storage: the key of its zip member, and its element type."""
 
     key: str
@@ -68,8 +67,7 @@ class SavedStorage:
     __setstate__ = _refuse_state
 
 
-@dataclass(frozen=True, slots=True)
-class SavedTensor:
+class SavedTensor(Struct, frozen=True):
     """Stands for the tensor; offset and strides in elements, as torch counts."""
 
     storage: SavedStorage

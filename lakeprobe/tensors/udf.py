@@ -5,8 +5,9 @@ Contents never pass through SQL. A row has two references, and the result is a `
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import asdict
 
 from lakeprobe import metrics
 from lakeprobe.errors import TensorError

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from lakeprobe.analysis.query import stage_connection
 from lakeprobe.view.answer import answer
@@ -25,8 +26,7 @@ _COLOURS = ("#9aa5b1", "#8fa6bd", "#3d8fc4", "#d39b14", "#8466bb", "#d2691e", "#
 _WIDTH, _HEIGHT, _LEFT, _TOP = 900, 220, 60, 12
 
 
-@dataclass(frozen=True)
-class Cell:
+class Cell(Struct, frozen=True):
     """HTML that a notebook shows."""
 
     html: str

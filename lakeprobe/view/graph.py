@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from lakeprobe.view.recompute import homes
 
@@ -23,8 +24,7 @@ _BACKWARD = re.compile(r"\.backward(\.\d+)?$")
 Row = Mapping[str, Any]
 
 
-@dataclass
-class Node:
+class Node(Struct):
     """A node: an op, or a gathering of ops; its children are in the order of construct.json."""
 
     name: str

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from lakeprobe import resources
 from lakeprobe.analysis import overflow as overflowing
@@ -25,8 +26,7 @@ RUN_LEVELS = ("not recorded", "finite", "meant to be inf", "", "", "", "unreadab
 Record = dict[str, Any]
 
 
-@dataclass(frozen=True)
-class Subject:
+class Subject(Struct, frozen=True):
     """What is shown: a run, or a comparison of it with a golden run.
 
     `units` are its (step, rank), each with golden's step and rank.

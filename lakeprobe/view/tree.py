@@ -7,8 +7,9 @@ modules either (level L1), the call stacks do: ops that were called from one lin
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from lakeprobe.view.recompute import homes
 
@@ -24,8 +25,7 @@ COLUMNS = (
 """The columns of sql/view/nodes.sql that a tree is made of."""
 
 
-@dataclass
-class Tree:
+class Tree(Struct):
     """The tree over `rows` and the groups after them: by node its parent (-1 for a root), and the label of each group.
 
     `order` lists the nodes from the top, children in program order.

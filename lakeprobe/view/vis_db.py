@@ -10,11 +10,11 @@ import json
 import sqlite3
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec import Struct, field
 
 from lakeprobe import resources
 from lakeprobe.analysis import overflow as overflowing
@@ -79,8 +79,7 @@ Place = tuple[int, int, int]
 """A step, a rank and the place of an op."""
 
 
-@dataclass(frozen=True)
-class _Side:
+class _Side(Struct, frozen=True):
     """One side of a unit: its nodes and their links by name, and the data of its ops by place."""
 
     source: str

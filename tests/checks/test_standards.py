@@ -1,6 +1,5 @@
 """Measures and verdicts against msprobe 26.2's own code on generated pairs (`make_expected.py` wrote what it says)."""
 
-from dataclasses import asdict
 from pathlib import Path
 
 import ml_dtypes
@@ -8,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from msgspec.structs import asdict
 from pairs import APIS, COUNT, DTYPES, pairs
 
 import lakeprobe

@@ -51,7 +51,7 @@ for command in {commands}:
         app([*command, "--help"], standalone_mode=False)
     example = f"Example: lakeprobe {{command[0]}}" if command else "Usage"
     assert example in text.getvalue(), text.getvalue()
-heavy = {{"duckdb", "numpy", "pyarrow", "openpyxl", "pandas", "msgspec", "yaml"}} & set(sys.modules)
+heavy = {{"duckdb", "numpy", "pyarrow", "openpyxl", "pandas", "yaml"}} & set(sys.modules)
 print(sorted(heavy))
 """
 
@@ -105,7 +105,7 @@ sys.argv = ["lakeprobe", "compare", "bad", "good", "--lake", {lake!r}, "--output
 try:
     main()
 finally:
-    print(sorted({{"numpy", "pyarrow", "msgspec", "torch"}} & set(sys.modules)), file=sys.stderr)
+    print(sorted({{"numpy", "pyarrow", "torch"}} & set(sys.modules)), file=sys.stderr)
 """
 
 

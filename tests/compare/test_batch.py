@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pair_dumps
 import pytest
+from msgspec.structs import replace
 
 import lakeprobe
 from lakeprobe.compare import batch, run, unit

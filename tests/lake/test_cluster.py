@@ -9,12 +9,12 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 import pytest
+from msgspec import Struct
 from plain_dumps import leftovers, without_publication, write_run
 
 from lakeprobe import work
@@ -97,8 +97,7 @@ def killed_while_comparing(tasks: tuple[Any, ...]) -> Any:
     return compare_batch(tasks)
 
 
-@dataclass(frozen=True)
-class Written:
+class Written(Struct, frozen=True):
     """A task that writes a file into a folder."""
 
     staged: Path

@@ -1,9 +1,9 @@
 """What the records of DTensors say of their layout, and what of it does not hold."""
 
 import json
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from lakeprobe.layouts import dtensor
 from lakeprobe.layouts.mesh import given, spans

@@ -1,8 +1,7 @@
 """How a tensor lies over the axes, from shapes, from equality, and from what an op is given."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from lakeprobe.layouts.mesh import Axis
 from lakeprobe.layouts.placements import Key, Leaf, decide

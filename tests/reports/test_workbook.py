@@ -5,11 +5,11 @@ from __future__ import annotations
 import csv
 import json
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from openpyxl import load_workbook
 from openpyxl.cell import Cell
 from openpyxl.workbook import Workbook

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import gzip
-from dataclasses import astuple, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from msgspec.structs import astuple
 from numpy.typing import NDArray
 from real_dumps import DUMPS, needs_dumps
 from sampling import examples

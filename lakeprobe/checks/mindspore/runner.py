@@ -11,7 +11,6 @@ import json
 import re
 import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -21,6 +20,7 @@ import numpy as np
 from mindspore import Tensor, mint, ops
 from mindspore.mint.nn import functional
 from mindspore.ops.primitive import Primitive
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from lakeprobe.changes import LIMITS, NOISY

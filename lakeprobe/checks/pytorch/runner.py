@@ -13,13 +13,14 @@ import re
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from msgspec import Struct
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from lakeprobe.checks import values
@@ -207,8 +208,7 @@ _DEVICE = object()
 # ---- runs -------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Results:
+class Results(Struct, frozen=True):
     """The results of one run as arrays by slot, of the forward and the backward."""
 
     forward: dict[str, Array]
@@ -225,8 +225,7 @@ class Results:
         return self.forward if direction == "forward" else self.backward
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Struct, frozen=True):
     """How a call is run: its function, its arguments, and a remark on what is changed."""
 
     function: Callable[..., Any]

@@ -8,13 +8,14 @@ the training goes on with the result of the trial.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 import mindspore
 import numpy as np
 from mindspore import Tensor, ops
 from mindspore.common.api import _no_grad, _pynative_executor
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from lakeprobe.changes import LIMITS, NOISY, SMALL
 from lakeprobe.collect.mindspore.arrays import to_array, to_tensor
@@ -29,8 +30,7 @@ _WIDE = {"float16": np.float32, "bfloat16": np.float32, "float32": np.float64}
 Results = dict[str, Array]
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(Struct, frozen=True):
     """A call with copies of its tensors by slot, and all that its result depends on."""
 
     op: str

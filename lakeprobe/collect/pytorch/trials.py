@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, replace
 from functools import partial
 from sys import _getframe
 from typing import Any
 
 import torch
+from msgspec import Struct
+from msgspec.structs import replace
 
 from lakeprobe.changes import LIMITS, NOISY, SMALL
 from lakeprobe.collect.pytorch import changes
@@ -27,8 +28,7 @@ State = tuple[Callable[[torch.Tensor], None], torch.Tensor]
 """How to set the state of a random number generator, and a state."""
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(Struct, frozen=True):
     """A call with copies of its arguments, and all that its result depends on."""
 
     name: str

@@ -5,16 +5,16 @@ The framework's own part (`pytorch/modules.py`, `mindspore/cells.py`) reports wh
 
 import threading
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from lakeprobe.collect.watching.entries import Op
 from lakeprobe.collect.watching.recorder import Recorder, guarded
 from lakeprobe.collect.watching.stacks import Around
 
 
-@dataclass
-class Call:
+class Call(Struct):
     """A module's forward that has begun."""
 
     module: Any
