@@ -2,9 +2,9 @@
 -- grain: one op of noise_ops that has a float output with a known error
 -- parameters: the tables noise_leaves, noise_ops, noise_makers, noise_outputs, noise_inputs and noise_conditions
 -- error_in: that of its inputs (noise/inputs). A backward op also uses the inputs and outputs of its forward op. Behind a
---   normalisation that hides it, a tenth of what went in there; behind the backward op of an activation, what went in there.
---   The gradient of a function of each element is flat where what comes in is large: what is left errs by what came in times
---   the largest slope (flattened, of which usual functions have 3)
+--   normalisation that hides it, a tenth of what went in there; behind the backward op of an activation or a normalisation,
+--   what went in there. The gradient of a function of each element is flat where what comes in is large: what is left errs by
+--   what came in times the largest slope (flattened, of which usual functions have 3)
 -- relocated: how far a gradient errs if noise picked another element as the largest in a maximum, here or before
 -- magnitude: the largest magnitude of its largest output
 -- error_out, lower_out, extreme_out: of its results (noise/outputs)
@@ -151,12 +151,15 @@ WITH
         FROM noise_makers
         WHERE phase = 'backward' AND is_leaf AND is_float
     ),
-    -- a gradient that an activation passes on errs as it did before it, though its statistics may agree by chance
+    -- a gradient that an activation or a normalisation passes on errs as it did before it, though its statistics may agree by chance
     passed AS (
         SELECT handed_on.number, max(made.error_taken) AS error
         FROM handed_on
         JOIN known AS made
-            ON made.number = handed_on.maker AND made.direction = 'backward' AND is_passed_on AND error_taken < 1
+            ON made.number = handed_on.maker
+            AND made.direction = 'backward'
+            AND (is_passed_on OR is_normalisation)
+            AND error_taken < 1
         GROUP BY handed_on.number
     ),
     -- Of two elements that are nearly equal, as those of equal tokens are, noise picks the other one as the largest. Its

@@ -30,6 +30,7 @@
 -- shift: how far the norm moves, relative to golden's; NULL where it tells nothing: beside a mask, of another shape, of
 --   integers
 -- is_bounded: max and min are 0, 1 or -1 on both sides, as of probabilities
+-- is_mirrored: max and min are one number with either sign on both sides, as of sines and grids
 -- target_zeros, golden_zeros: how many elements are 0; NULL if a side did not count them
 -- key: macros/value_key
 -- differs: whether the statistics differ by more than another order of summation explains
@@ -374,6 +375,7 @@ SELECT
     coalesce(
         target_max IN (-1, 0, 1) AND target_min IN (-1, 0, 1) AND golden_max IN (-1, 0, 1) AND golden_min IN (-1, 0, 1), false
     ) AS is_bounded,
+    coalesce(target_max > 0 AND target_max = -target_min AND golden_max = -golden_min, false) AS is_mirrored,
     value_key(target_max, target_min, target_zeros, n, target_digest) AS target_key,
     value_key(own_max, own_min, golden_zeros, n, golden_digest) AS golden_key,
     is_like AND (

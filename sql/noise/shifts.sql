@@ -45,8 +45,9 @@ WITH
             -- written numbers as those of a filter, which lose nothing where others are cut
             is_factor AND (l.is_bounded OR (has_few_bits(l.magnitude) AND has_few_bits(l.smallest))) AS is_uncut,
             -- numbers of one size lose alike if they are cut, as much as that size says and not what others lose on average;
-            -- of what ends at one, as sines do, nothing tells how many elements have few digits
-            is_factor AND (l.smallest > 0.75 * l.magnitude OR l.is_bounded) AS loses_otherwise,
+            -- of what ends at one, or at a number with either sign, as sines and grids do, nothing tells how many elements
+            -- have few digits, nor how few numbers it repeats
+            is_factor AND (l.smallest > 0.75 * l.magnitude OR l.is_bounded OR l.is_mirrored) AS loses_otherwise,
             -- a batch norm may round the mean of a channel to 16 bits, and all elements of the channel err together
             if(regexp_matches(o.api, '(?i)batch|instance') AND is_low_precision(l.spacing), l.n, NULL) AS channels,
             l.n,

@@ -31,8 +31,13 @@ WITH
             coalesce(median(upper) FILTER (WHERE n >= middle_n), 0) AS middle,
             greatest(
                 1e-3,
-                -- a step in 16 bits ends at one spacing or at the next
-                if(is_low_precision(any_value(spacing)), any_value(spacing) / 2, 0),
+                -- a step in 16 bits ends at one spacing or at the next; and where a share of the signs is not sure, which grows
+                -- with the error of gradients, as many elements step the other way
+                if(
+                    is_low_precision(any_value(spacing)),
+                    greatest(any_value(spacing) / 2, 0.1 * sqrt(any_value(gradients_made.error))),
+                    0
+                ),
                 if(getvariable('is_first_recorded'), 100 * any_value(floor), least(100 * any_value(floor), getvariable('outright_error'))),
                 0.3 * any_value(gradients_made.error)
             ) AS most
