@@ -29,6 +29,7 @@
 -- width, height: the sizes of the last dimension and of the one before it, 1 where there is none
 -- shift: how far the norm moves, relative to golden's; NULL where it tells nothing: beside a mask, of another shape, of
 --   integers
+-- has_other_sums: norm or mean is not golden's to the last bit
 -- is_bounded: max and min are 0, 1 or -1 on both sides, as of probabilities
 -- is_mirrored: max and min are one number with either sign on both sides, as of sines and grids
 -- target_zeros, golden_zeros: how many elements are 0; NULL if a side did not count them
@@ -372,6 +373,7 @@ SELECT
     coalesce(
         target_max = golden_max AND target_min = golden_min AND target_max > target_min AND NOT is_low_precision(spacing), false
     ) AS has_same_extremes,
+    coalesce(target_norm <> golden_norm OR target_mean <> golden_mean, false) AS has_other_sums,
     coalesce(
         target_max IN (-1, 0, 1) AND target_min IN (-1, 0, 1) AND golden_max IN (-1, 0, 1) AND golden_min IN (-1, 0, 1), false
     ) AS is_bounded,

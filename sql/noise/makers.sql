@@ -52,6 +52,7 @@ WITH
             l.differs,
             l.is_other_constant,
             l.has_same_extremes,
+            l.has_other_sums,
             l.is_bounded,
             l.error,
             l.upper,

@@ -12,7 +12,8 @@
 --   smaller, so fewer products are held against those of the forward pass; in 16 bits nothing is cut
 -- unit: as in noise/shifts: the spread of its kind; the effect of independent errors on a norm; a tenth of the shifts that
 --   came in, forwards and backwards; a gradient that went to another element; after a step of the optimizer a tenth of the
---   input error; what is left of golden's error beside a repeat; the precision of the statistics
+--   input error; in 16 bits half of the square of twice the independent errors; what is left of golden's error beside a
+--   repeat; the precision of the statistics
 -- The input error bounds the independent errors; that of a normalisation counts by what small deviations make of it. What
 --   a factor leaves of the statistics shows them, if the op neither has a kink, at which elements appear as a whole, nor takes
 --   a mean away, as a softmax does: in a product or an activation what it leaves of all that was taken and given, half as much
@@ -135,6 +136,8 @@ WITH
     passed AS (
         SELECT
             made.* EXCLUDE (shift, magnitude, n, spacing, left_over, mean_moved, golden_mean),
+            -- in 16 bits extremes often agree by chance, and the mean tells more
+            if(is_low_precision(made.spacing), made.left_over, made.scatter) AS own_error,
             brought,
             if(
                 incoming.left_over IS NULL OR (made.phase = 'backward' AND kept.left_over IS NULL),
@@ -254,6 +257,7 @@ WITH
             coalesce(kin.usual, kinds.usual) AS usual,
             coalesce(kin.spread, kinds.spread) AS spread,
             error_in,
+            spacing,
             condition,
             relocated,
             coalesce(replaced, 0) AS replaced,
@@ -267,7 +271,7 @@ WITH
                         THEN least(magnified, left_over, if(members >= if(cancelled > 2, 5, 3), 3 * scatter, NULL))
                     -- of a few elements the extremes are most of the norm, and move with it
                     WHEN (is_product OR (is_normalisation(api) AND largest_ones >= 8)) AND members >= 3
-                        THEN least(magnified, 3 * coalesce(scatter, magnified))
+                        THEN least(magnified, 3 * coalesce(own_error, magnified))
                     ELSE magnified
                 END
             ) AS known_error
@@ -299,6 +303,8 @@ WITH
                 0.1 * (cancelled * uneven + abs(multiplied)) * if(is_normalisation(api), condition, 1),
                 if(getvariable('is_first_step'), 0, 0.1) * error_in
                 + relocated
+                -- what is independent of the elements makes their norm larger by half of its square, which tells in 16 bits
+                + if(is_low_precision(spacing), 2 * greatest(known_error, coalesce(own_error, 0)) ** 2, 0)
                 -- an element that noise moves over the kink appears or vanishes
                 + if(has_kink(api) AND phase = 'backward' AND error_in > 0, 0.125 / largest_ones, 0),
                 replaced,

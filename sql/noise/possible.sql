@@ -28,9 +28,9 @@ FROM (SELECT EXISTS (FROM paired WHERE target_row IS NULL OR golden_row IS NULL)
 CROSS JOIN (
     SELECT
         bool_or(is_source AND phase = 'forward') AS are_there,
-        bool_or(phase <> 'forward' AND is_float AND n > 1) AS are_gradients
+        bool_or(differs AND phase <> 'forward' AND is_float AND n > 1) AS are_gradients
     FROM noise_makers
-    WHERE differs AND (is_source OR phase = 'optimizer')
+    WHERE (differs OR has_other_sums) AND (is_source OR phase = 'optimizer')
 ) AS sources
 CROSS JOIN (
     SELECT bool_or(NOT is_input AND target_zeros > 0) AS have_zeros, bool_or(is_nonfinite) AS are_nonfinite

@@ -1,5 +1,5 @@
 -- sources: ops of the forward pass of which an input that no recorded op made differs by more than another order of summation
---   or a repeat of golden explains, or is another constant.
+--   or a repeat of golden explains, or at all where parameters are summed in one order, or is another constant.
 -- grain: one op and the leaf that shows it. An op may be there twice
 -- parameters: the tables paired, noise_makers, noise_ops, noise_leaves, noise_errors, noise_floors, noise_largest_before and
 --   noise_repeated; thresholds
@@ -9,13 +9,29 @@ WITH
     ),
     -- where parameters are known, what else is trained was computed by an op that was not recorded
     parameters_taken AS (
-        SELECT upper, n, spacing
+        SELECT row, upper, n, spacing, has_other_sums, target_key IS NOT NULL AS has_several_numbers
         FROM noise_makers
         WHERE
             is_source
             AND is_float
             AND phase = 'forward'
             AND (is_parameter OR (is_trained AND NOT EXISTS (FROM noise_makers WHERE is_parameter)))
+    ),
+    -- One sum that is not golden's to the last bit, beside those of four times as many parameters as large, or an eighth of it,
+    -- that are: sums are made in one order, and an element is another
+    other_bits AS (
+        SELECT row
+        FROM (
+            SELECT
+                row,
+                has_other_sums,
+                count(*) FILTER (has_other_sums) OVER larger AS others,
+                count(*) FILTER (NOT has_other_sums) OVER larger AS same
+            FROM parameters_taken
+            WHERE getvariable('is_first_step') AND has_several_numbers
+            WINDOW larger AS (ORDER BY log2(n) DESC RANGE BETWEEN UNBOUNDED PRECEDING AND 3 FOLLOWING)
+        )
+        WHERE has_other_sums AND same >= greatest(5, 4 * others)
     ),
     gradients_made AS (
         SELECT coalesce(median(error_out), 0) AS error
@@ -240,8 +256,9 @@ WITH
         WHERE
             is_source
             AND phase = 'forward'
-            AND differs
+            AND (differs OR row IN (FROM other_bits))
             AND CASE
+                WHEN row IN (FROM other_bits) THEN true
                 -- a single number that is trained may well have few digits
                 WHEN is_other_constant THEN n > 1 OR NOT is_parameter
                 -- behind an equal step what no recorded op made of parameters can only differ as they do
