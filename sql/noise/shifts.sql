@@ -119,7 +119,12 @@ WITH
             -- where the deviation is next to the epsilon, 1e-5 as a rule, a normalisation lets the rest of a shift through
             coalesce(any_value(epsilon), 1e-5) AS added_to_variance,
             max_by(golden_norm ** 2 / n, n) FILTER (WHERE is_factor) AS variance,
-            if(is_softmax, 0, added_to_variance / (added_to_variance + variance)) AS let_through
+            -- what it gives tells how much of the variance is epsilon, as in channels that hardly vary
+            1 - max_by(golden_norm ** 2 / n, n) FILTER (WHERE NOT is_input)
+            / coalesce(min(golden_norm ** 2 / n) FILTER (WHERE is_weight AND golden_norm > 0), 1) AS missing_variance,
+            if(
+                is_softmax, 0, greatest(added_to_variance / (added_to_variance + variance), coalesce(missing_variance, 0))
+            ) AS let_through
         FROM leaves
         LEFT JOIN epsilons USING (number)
         GROUP BY number, kind, is_softmax, is_normalisation
