@@ -12,7 +12,7 @@
 -- condition: of the op (noise/conditions); of a backward op that of its forward call. A gradient of a softmax is p (g − Σ p g),
 --   of which little may be left beside p g. A normalisation divides by the deviation of each channel or row. What its backward
 --   op makes of the largest element tells the smallest of them: an error of what was normalised counts by that backwards,
---   and where the result is taken
+--   and where the result is taken. Of one number it leaves nothing
 -- extreme_condition: of the op (noise/conditions)
 WITH
     -- what comes into each module, forwards and backwards
@@ -116,6 +116,13 @@ WITH
         FROM taken
         JOIN passing USING (maker)
         JOIN passing AS before ON before.maker = passing.earlier
+    ),
+    -- a normalisation of one number takes all of it away, and of its gradient leaves what rounds
+    of_one AS (
+        SELECT number
+        FROM noise_leaves
+        JOIN noise_ops USING (number)
+        WHERE is_input AND is_paired AND is_float AND width = 1 AND n > 1 AND regexp_matches(api, '(?i)(layer|rms)_?norm')
     ),
     -- batch norms over a few values, of which each channel has one norm and one mean whatever they err by
     over_few AS (
@@ -227,6 +234,7 @@ SELECT
     n,
     known.is_masked,
     CASE
+        WHEN known.direction = 'backward' AND known.number IN (FROM of_one) THEN 1e12
         WHEN known.direction = 'backward' AND regexp_matches(known.api, '(?i)^softmax$')
             THEN greatest(known.condition, coalesce(saved_made * shrunk, 1))
         WHEN known.direction = 'backward' THEN coalesce(divided.condition, saved_range, saved_condition, known.condition)

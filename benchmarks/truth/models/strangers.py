@@ -111,7 +111,11 @@ def _defects(build: Build, chance: random.Random) -> Iterator[Defect]:
 def _around(training: Training) -> Iterator[Defect]:
     """What is wrong around the network: its batches, and the loop that trains it."""
     key = next(key for key in training.batches[0] if key != "labels")
-    taken_first = (*call(DATA), Cause(r"\.(linear|cat|cdist|bmm|square)\.0\.forward|\.(GRU|LSTM)\.forward\.0"))
+    taken_first = (
+        *call(DATA),
+        Cause(r"\.(linear|cat|cdist|bmm|square)\.0\.forward|\.(GRU|LSTM)\.forward\.0"),
+        Cause(r"\.mul\.0\.forward", r"\.stem"),
+    )
     yield defects.other_data("data", taken_first, lambda batch: _other_input(batch, key))
     if "labels" in training.batches[0]:
         labels = defects.other_data("label", call(f"{DATA}|{LABELS}"), _other_label, 1)
