@@ -97,14 +97,15 @@ $(MINDSPORE)/ready: pyproject.toml $(NATIVE)
 
 # What depends on the releases of numpy, pyarrow, msgspec, typer and MindSpore runs in both. SQL and Python alone do not:
 # DuckDB is the same release in both, so analyses, pairing, judging, mappings, reports, the lake's log and audits, odd
-# paths, full disks and what a first hour looks like run in the first one only. Compaction runs in both; that no answer
+# paths, full disks, shells and what a first hour looks like run in the first one only. Compaction runs in both; that no answer
 # depends on it is a matter of SQL.
 ONCE := tests/peer tests/truth tests/docs tests/sql tests/noise tests/reports tests/mapping tests/faults tests/view \
   tests/hostile tests/layouts tests/analysis \
   $(addprefix tests/lake/test_,upkeep.py atomicity.py together.py shards.py storage.py cluster.py log.py audits.py) \
   $(filter-out %/test_npy_pairs.py %/test_statistics.py,$(wildcard tests/compare/test_*.py)) \
   $(addprefix tests/commands/test_,result_files.py analysis_commands.py odd_places.py mapping_options.py looks.py \
-    at_home.py first_hour.py full_disk.py) tests/monitoring/test_watch_series.py \
+    at_home.py first_hour.py full_disk.py map.py shells.py ptdbg_shell.py upkeep_commands.py) \
+  tests/monitoring/test_watch_series.py tests/ingest/test_recognition.py \
   tests/readers/test_foreign_tables.py tests/readers/test_archive.py tests/test_work.py
 ONCE_TESTS := $(addprefix tests/lake/test_compaction.py::test_no_answer_depends_on_,the_form whether_a_rank_is_compacted)
 
