@@ -18,12 +18,13 @@ WITH
             AND (is_parameter OR (is_trained AND NOT EXISTS (FROM noise_makers WHERE is_parameter)))
     ),
     -- One sum that is not golden's to the last bit, beside those of four times as many parameters as large, or an eighth of it,
-    -- that are: sums are made in one order, and an element is another
+    -- that are: sums are made in one order, and an element is another. A hundred roundings tell that the order is not
     other_bits AS (
         SELECT row
         FROM (
             SELECT
                 row,
+                n AS elements,
                 has_other_sums,
                 count(*) FILTER (has_other_sums) OVER larger AS others,
                 count(*) FILTER (NOT has_other_sums) OVER larger AS same
@@ -31,7 +32,11 @@ WITH
             WHERE getvariable('is_first_step') AND has_several_numbers
             WINDOW larger AS (ORDER BY log2(n) DESC RANGE BETWEEN UNBOUNDED PRECEDING AND 3 FOLLOWING)
         )
-        WHERE has_other_sums AND same >= greatest(5, 4 * others)
+        JOIN paired USING (row)
+        WHERE
+            has_other_sums
+            AND same >= greatest(5, 4 * others)
+            AND abs(target_mean - golden_mean) * elements > 1.2e-5 * (golden_norm + abs(golden_mean) * elements)
     ),
     gradients_made AS (
         SELECT coalesce(median(error_out), 0) AS error
