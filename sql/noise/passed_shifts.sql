@@ -158,17 +158,10 @@ WITH
                 1
             ) AS apart,
             -- a gradient of which one element is most picks a few of what it is multiplied by
-            if(made.phase = 'backward', greatest((incoming.norm / incoming.magnitude) ** 2, 1), NULL) AS largest_in,
-            greatest(
-                1,
-                apart * least(
-                    made.n,
-                    incoming.n,
-                    largest_ones * (1 + 2 * ln(largest_ones)),
-                    largest_in * (1 + 2 * ln(largest_in)),
-                    channels
-                )
-            ) AS n,
+            least(
+                largest_ones, if(made.phase = 'backward', greatest((incoming.norm / incoming.magnitude) ** 2, 1), NULL)
+            ) AS most_of_norm,
+            greatest(1, apart * least(made.n, incoming.n, most_of_norm * (1 + 2 * ln(most_of_norm)), channels)) AS n,
             coalesce(multiplied.shift, 0) AS multiplied,
             -- where numbers grow by a little, an activation gives more of those above 0: the norm grows by the mean of what it
             -- gives, and twice as much where the function bends
