@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from enum import StrEnum
 from importlib import import_module
-from typing import Any
-
-from msgspec import Struct
+from typing import Any, NamedTuple
 
 from lakeprobe.errors import UsageError
 
@@ -19,7 +17,7 @@ ROWS, COMPARISON, MERGE, VIEW = "rows", "comparison", "merge", "view"
 """What can be written: rows on stdout, the files of a comparison, the files of a merge, views of either or of a run."""
 
 
-class Form(Struct, frozen=True):
+class Form(NamedTuple):
     """A form: its name, and its writers; None if it does not exist. Its files end in `suffix`, or else in the name."""
 
     name: str

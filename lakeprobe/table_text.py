@@ -10,9 +10,7 @@ import unicodedata
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, TextIO
-
-from msgspec import Struct
+from typing import Any, NamedTuple, TextIO
 
 from lakeprobe.shown import shown
 
@@ -33,7 +31,7 @@ _JOINTS = re.compile(r"(?<=[./,=@_])")
 """Where a long word may be folded: behind the joints of names and paths."""
 
 
-class Table(Struct, frozen=True):
+class Table(NamedTuple):
     """A table before it is laid out: the cells as texts, and which columns are of numbers."""
 
     columns: Sequence[str]

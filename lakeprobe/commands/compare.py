@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
-from msgspec import Struct
-from msgspec.structs import replace as replaced
 
 from lakeprobe import forms
 from lakeprobe.commands.complete import rule_names, run_names
@@ -158,6 +156,8 @@ def compare(
 
     Example: lakeprobe compare npu_dump gpu_dump -o out --format xlsx
     """
+    from msgspec import structs
+
     from lakeprobe import diagnostics
     from lakeprobe.compare.run import compare as run_compare
     from lakeprobe.reports.terminal import shard_line
@@ -178,7 +178,7 @@ def compare(
             diagnostics.note("the rows are in the lake; add -o ./output to write files, as msprobe does")
     asked = _merged(_asked(target, golden, compare_json, lake), cuts, lake)
     mappings = _mappings(api=api_mapping, cell=cell_mapping, data=data_mapping, layer=layer_mapping)
-    mappings = replaced(mappings, apis=asked.apis + mappings.apis)
+    mappings = structs.replace(mappings, apis=asked.apis + mappings.apis)
     rule = sql or _rule(fuzzy_match, layer_mapping)
     with diagnostics.progress("comparing") as progress:
         report = run_compare(
@@ -248,7 +248,7 @@ def _answer(report: CompareReport, output: Path | None, format: str, layout: str
         return result.summary().coverage
 
 
-class _Asked(Struct, frozen=True):
+class _Asked(NamedTuple):
     """What to compare."""
 
     target: str | Path
@@ -297,7 +297,7 @@ def _merged(asked: _Asked, cuts: str | None, lake: Path | None) -> _Asked:
         name, remarks = whole_of(store.check(store.choose(lake)), str(asked.target), str(asked.golden), cuts)
     for remark in remarks:
         diagnostics.note(remark)
-    return replaced(asked, target=name)
+    return asked._replace(target=name)
 
 
 def _rule(fuzzy_match: bool, layer_mapping: str | None) -> str | None:

@@ -51,7 +51,7 @@ for command in {commands}:
         app([*command, "--help"], standalone_mode=False)
     example = f"Example: lakeprobe {{command[0]}}" if command else "Usage"
     assert example in text.getvalue(), text.getvalue()
-heavy = {{"duckdb", "numpy", "pyarrow", "openpyxl", "pandas", "yaml"}} & set(sys.modules)
+heavy = {{"duckdb", "numpy", "pyarrow", "openpyxl", "pandas", "msgspec", "yaml"}} & set(sys.modules)
 print(sorted(heavy))
 """
 
