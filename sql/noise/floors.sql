@@ -103,7 +103,7 @@ WITH
         SELECT coalesce(is_low_precision(max(spacing)), false) AS is_low FROM ops
     ),
     touched AS (
-        SELECT count(*) AS ops
+        SELECT count(*) AS touched_ops
         FROM noise_ops
         JOIN noise_errors USING (number)
         WHERE side = 'pair' AND is_leaf AND error_out > 0
@@ -150,15 +150,11 @@ SELECT
     rounding,
     if(is_low, most_low, worst.most) AS most,
     greatest(least(coalesce(quartile, 1), most, if(rounding = 'other', (SELECT quartile FROM low WHERE rounding = 'matmul'), NULL)), if(is_low, 2.0 ** -10, 1e-7)) AS floor,
-    if(touched.ops = 0, NOT digests.are_rounding, touched.ops < 16 OR coalesce(is_bitwise, true))
+    if(touched_ops = 0, NOT are_rounding, touched_ops < 16 OR coalesce(is_bitwise, true))
     AND getvariable('cross_framework') = 0
     AND NOT is_near
     -- errors come of the parameters, which are off by a rounding, and how much ops magnify them is to be measured
     AND NOT EXISTS (FROM noise_repeated WHERE is_moved) AS is_bitwise
 FROM worst
-CROSS JOIN all_ops
-CROSS JOIN near
-CROSS JOIN repeatable
-CROSS JOIN touched
-CROSS JOIN digests
+CROSS JOIN (FROM all_ops POSITIONAL JOIN near POSITIONAL JOIN repeatable POSITIONAL JOIN touched POSITIONAL JOIN digests)
 LEFT JOIN low USING (rounding)

@@ -165,18 +165,19 @@ WITH
         JOIN noise_ops AS o ON o.target_seq = made.target_seq AND o.number < taken.number
     ),
     -- nor is a cast. What is left of a number may be another integer where the number rounds
+    unknown_integers AS MATERIALIZED (
+        SELECT m.number, p.row, p.target_shape, p.target_max, p.target_min, p.golden_max, p.golden_min
+        FROM noise_makers AS m
+        JOIN paired AS p USING (row)
+        WHERE m.is_source AND m.differs AND NOT m.is_float AND m.phase = 'forward'
+    ),
     cast_from_numbers AS (
         SELECT DISTINCT taken.row
-        FROM noise_makers AS m
-        JOIN paired AS taken USING (row)
+        FROM unknown_integers AS taken
         JOIN paired AS made ON made.role = 'output' AND made.target_shape = taken.target_shape
-        JOIN noise_leaves AS rounded ON rounded.row = made.row AND rounded.is_float AND rounded.differs AND rounded.number < m.number
+        JOIN noise_leaves AS rounded ON rounded.row = made.row AND rounded.is_float AND rounded.differs AND rounded.number < taken.number
         WHERE
-            m.is_source
-            AND m.differs
-            AND NOT m.is_float
-            AND m.phase = 'forward'
-            AND is_cast(taken.target_max, made.target_max)
+            is_cast(taken.target_max, made.target_max)
             AND is_cast(taken.target_min, made.target_min)
             AND is_cast(taken.golden_max, made.golden_max)
             AND is_cast(taken.golden_min, made.golden_min)
