@@ -7,7 +7,9 @@ not, the two still belong together if ops take the whole and each of the parts w
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from functools import cache
 
 from lakeprobe.mapping.gathered import is_within
 from lakeprobe.mapping.layouts import are_near, are_near_norms, name_of, parameters_left
@@ -29,12 +31,14 @@ def compare_fused(target: Unit, golden: Unit, matches: Matches) -> tuple[list[Ro
     found: list[RowPair] = []
     notes: dict[Tensor, str] = {}
     ours, theirs = parameters_left(target, golden, matches)
+    taken_with = cache(_taken_with)  # a tensor is a neighbour of many
     for wholes, others, is_target in ((ours, theirs, True), (theirs, ours, False)):
+        neighbours = _neighbours(others)
         for whole in wholes:
-            candidates = list(_candidates(whole, others))
+            candidates = neighbours.get(_size(whole), ())
             parts = next((parts for parts in candidates if _make_up(parts, whole)), None)
             if parts is None:
-                parts = next((parts for parts in candidates if _are_taken_alike(parts, whole)), None)
+                parts = next((parts for parts in candidates if _are_taken_alike(parts, whole, taken_with)), None)
                 if parts is not None:
                     wrong = next((part for part in parts if not is_within(part.leaf, whole.leaf)), parts[0])
                     leaves = (whole.leaf, wrong.leaf) if is_target else (wrong.leaf, whole.leaf)
@@ -46,17 +50,26 @@ def compare_fused(target: Unit, golden: Unit, matches: Matches) -> tuple[list[Ro
     return found, notes
 
 
-def _candidates(whole: Tensor, others: Sequence[Tensor]) -> Iterator[Sequence[Tensor]]:
-    """Yield neighbours among those of `others` with as many axes as `whole` that have as many elements as it."""
-    others = [other for other in others if len(other.leaf.shape or ()) == len(whole.leaf.shape or ())]
-    for start in range(len(others)):
-        elements = 0
-        for end in range(start, min(start + _MOST_PARTS, len(others))):
-            elements += others[end].leaf.elements
-            if elements == whole.leaf.elements and end > start:
-                yield others[start : end + 1]
-            if elements >= whole.leaf.elements:
-                break
+def _neighbours(tensors: Sequence[Tensor]) -> dict[tuple[int, int], list[Sequence[Tensor]]]:
+    """Return all neighbours among those of `tensors` with as many axes, by `_size` of what they would make up."""
+    with_axes: dict[int, list[Tensor]] = defaultdict(list)
+    for tensor in tensors:
+        with_axes[_size(tensor)[0]].append(tensor)
+    found: dict[tuple[int, int], list[Sequence[Tensor]]] = defaultdict(list)
+    for axes, alike in with_axes.items():
+        for start, first in enumerate(alike):
+            elements = first.leaf.elements
+            for end in range(start + 1, min(start + _MOST_PARTS, len(alike))):
+                added = alike[end].leaf.elements
+                elements += added
+                if added:
+                    found[axes, elements].append(alike[start : end + 1])
+    return found
+
+
+def _size(tensor: Tensor) -> tuple[int, int]:
+    """Return the number of axes and the number of elements."""
+    return len(tensor.leaf.shape or ()), tensor.leaf.elements
 
 
 def _make_up(parts: Sequence[Tensor], whole: Tensor) -> bool:
@@ -75,10 +88,10 @@ def _make_up(parts: Sequence[Tensor], whole: Tensor) -> bool:
     )
 
 
-def _are_taken_alike(parts: Sequence[Tensor], whole: Tensor) -> bool:
+def _are_taken_alike(parts: Sequence[Tensor], whole: Tensor, taken_with: Callable[[Tensor], set[Tensor]]) -> bool:
     """Return whether ops take the whole and each of the parts with one tensor, or with two at the same place."""
-    common = {other.like for other in _taken_with(whole)} - {None}
-    return bool(common.intersection(*map(_taken_with, parts)))
+    common = {other.like for other in taken_with(whole)} - {None}
+    return bool(common.intersection(*map(taken_with, parts)))
 
 
 def _taken_with(tensor: Tensor) -> set[Tensor]:

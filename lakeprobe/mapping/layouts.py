@@ -5,6 +5,8 @@ The evidence is statistics, which do not depend on the order of elements. The re
 
 from __future__ import annotations
 
+from collections import defaultdict
+
 import numpy
 
 from lakeprobe.mapping.ops import TOLERANCE, Leaf, spacing_of
@@ -26,8 +28,12 @@ def of_padded(target: Unit, golden: Unit, matches: Matches) -> dict[Tensor, str]
     left = parameters_left(target, golden, matches)
     notes = {}
     for wholes, others in (left, left[::-1]):
+        with_rows: dict[tuple[int, ...], list[Tensor]] = defaultdict(list)
+        for other in others:
+            with_rows[_row(other.leaf)].append(other)
         for tensor in wholes:
-            padded = next((other for other in others if _is_padded(tensor.leaf, other.leaf)), None)
+            alike = with_rows[_row(tensor.leaf)]
+            padded = next((other for other in alike if _is_padded(tensor.leaf, other.leaf)), None)
             if padded is not None:
                 shapes = f"{list(tensor.leaf.shape or ())} against {list(padded.leaf.shape or ())}"
                 notes[tensor] = f"padded: {shapes} of {name_of(padded)}"
@@ -56,9 +62,14 @@ def name_of(tensor: Tensor) -> str:
 
 def _is_padded(leaf: Leaf, other: Leaf) -> bool:
     """Return whether one is the other padded with zeros, like a vocabulary that is rounded up."""
-    if not leaf.shape or not other.shape or leaf.shape[1:] != other.shape[1:] or leaf.shape[0] == other.shape[0]:
+    if not leaf.shape or not other.shape or _row(leaf) != _row(other) or leaf.shape[0] == other.shape[0]:
         return False
     return are_near(leaf.max, other.max) and are_near(leaf.min, other.min) and are_near_norms(leaf.norm, other.norm)
+
+
+def _row(leaf: Leaf) -> tuple[int, ...]:
+    """Return the shape of a row."""
+    return (leaf.shape or ())[1:]
 
 
 def are_near(ours: float | None, theirs: float | None, tolerance: float = TOLERANCE) -> bool:
