@@ -1,10 +1,11 @@
 """Makes the dumps that the benchmarks read: large ones, of the small job of four ranks in tests/data.
 
-    python benchmarks/inputs.py statistics FOLDER RANKS OPS
+    python benchmarks/inputs.py statistics FOLDER RANKS OPS [ROUNDING]
     python benchmarks/inputs.py tensors FOLDER OPS MEGABYTES       (with a Python that has torch)
 
 FOLDER gets target/ and golden/, each as step0/rank*/dump.json with what is beside it. Both are equal up to an op in the
-middle; from there on the target's statistics or tensors are off by a thousandth. The same call makes the same files.
+middle; from there on the target's statistics or tensors are off by a thousandth. With ROUNDING, say 1e-6, statistics of
+what the target's ops made are off by up to so much, as between two chips. The same call makes the same files.
 """
 
 from __future__ import annotations
@@ -28,6 +29,9 @@ JOB = 4
 OFF = 1.001
 SCALES = 4
 """So many different scales of the statistics follow one another, so that copies of the template differ."""
+NUMBER = re.compile(r'"(?:Max|Min|Mean|Norm)": (-?[0-9][0-9.e+-]*)')
+DIGITS_WRITTEN = 6
+"""A number of so few digits is written into the program, so no chip rounds it."""
 POINT_TO_POINT = re.compile(r"Distributed\.(isend|irecv|send|recv)\.")
 STATISTICS = ("Max", "Min", "Mean", "Norm")
 WIDTH = 1024
@@ -37,7 +41,7 @@ WIDTH = 1024
 # ---- statistics ---------------------------------------------------------------------------------------------
 
 
-def statistics(folder: Path, ranks: int, ops: int) -> None:
+def statistics(folder: Path, ranks: int, ops: int, rounding: float = 0.0) -> None:
     """Write statistics dumps of `ranks` ranks with at least `ops` ops each."""
     for rank in range(ranks):
         source = TEMPLATE / f"rank{rank % JOB}"
@@ -53,7 +57,10 @@ def statistics(folder: Path, ranks: int, ops: int) -> None:
         for side in SIDES:
             into = folder / side / "step0" / f"rank{rank}"
             into.mkdir(parents=True)
-            _write_dump(into / "dump.json", dump, texts, names, first_off=copies // 2 if side == "target" else copies)
+            is_target = side == "target"
+            made = [_numbers_made(text) for text in texts] if is_target and rounding else []
+            first_off = copies // 2 if is_target else copies
+            _write_dump(into / "dump.json", dump, texts, names, first_off, rounding, made)
             _write_json(into / "stack.json", _stacks(stack, names))
             parents = ((old[name], old.get(parent)) for old in names for name, parent in construct.items())
             _write_json(into / "construct.json", dict(parents))
@@ -106,17 +113,59 @@ def _texts(entries: dict[str, Json]) -> list[dict[str, str]]:
     ]
 
 
+def _numbers_made(texts: dict[str, str]) -> set[str]:
+    """The statistics of what ops computed, as they are written, but for those that a program has written.
+
+    What is taken before an op gives it, as parameters and data, was not computed.
+    """
+    found: set[str] = set()
+    given: set[str] = set()
+    for name, text in texts.items():
+        taken, _, made = (NUMBER.findall(part) for part in text.partition('"output"'))
+        given.update(number for number in taken if number not in found)
+        if not name.startswith("Distributed."):
+            found.update(number for number in made if number not in given and _digits(number) > DIGITS_WRITTEN)
+    return found
+
+
+def _digits(number: str) -> int:
+    return len(re.sub(r"e.*|\D", "", number).strip("0"))
+
+
+def _rounded(text: str, made: set[str], copy: int, rounding: float) -> str:
+    """The text with the numbers that were `made` off by up to `rounding`: a number by as much wherever it stands."""
+
+    def off(found: re.Match[str]) -> str:
+        number = found[1]
+        if number not in made:
+            return found[0]
+        share = zlib.crc32(f"{copy} {number}".encode()) / 2**31 - 1
+        return found[0].replace(number, repr(float(number) * (1 + rounding * share)))
+
+    return NUMBER.sub(off, text)
+
+
 def _write_dump(
-    path: Path, head: Json, texts: list[dict[str, str]], names: list[dict[str, str]], first_off: int
+    path: Path,
+    head: Json,
+    texts: list[dict[str, str]],
+    names: list[dict[str, str]],
+    first_off: int,
+    rounding: float,
+    made: list[set[str]],
 ) -> None:
-    """Write dump.json as msprobe lays it out. From the copy `first_off` on, the statistics are off."""
+    """Write dump.json as msprobe lays it out. From the copy `first_off` on, the statistics are off.
+
+    `made`, if it is not empty, has for each of `texts` the numbers that are off by up to `rounding` in every copy.
+    """
     with path.open("w", encoding="utf-8") as file:
         file.write(json.dumps(head, indent=1).removesuffix("\n}") + ',\n "data": {')
         separator = "\n"
         for copy, renamed in enumerate(names):
-            made = texts[copy % SCALES + (SCALES if copy >= first_off else 0)]
-            for name, text in made.items():
-                file.write(f'{separator}  "{renamed[name]}": {text}')
+            scale = copy % SCALES + (SCALES if copy >= first_off else 0)
+            for name, text in texts[scale].items():
+                written = _rounded(text, made[scale], copy, rounding) if made else text
+                file.write(f'{separator}  "{renamed[name]}": {written}')
                 separator = ",\n"
         file.write("\n }\n}")
 
@@ -189,7 +238,7 @@ def main() -> None:
     """Make what is asked for."""
     kind, folder, *numbers = sys.argv[1:]
     if kind == "statistics":
-        statistics(Path(folder), *map(int, numbers))
+        statistics(Path(folder), *map(int, numbers[:2]), *map(float, numbers[2:]))
     elif kind == "tensors":
         tensors(Path(folder), int(numbers[0]), float(numbers[1]))
     else:

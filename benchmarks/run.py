@@ -109,6 +109,11 @@ def statistics_dumps() -> tuple[Path, Path]:
     return _made("statistics", "statistics", 1, 22_000)
 
 
+def rounded_dumps() -> tuple[Path, Path]:
+    """The same, as between two chips: what the target's ops made is off by up to 1e-6."""
+    return _made("rounded", "statistics", 1, 22_000, 1e-6)
+
+
 def tensor_dumps() -> tuple[Path, Path]:
     """17 ops with 34 .pt files a side, 1.5 GB each; half of the ops differ."""
     return _made("tensors", "tensors", 17, 44)
@@ -130,7 +135,7 @@ def ranks_dumps(ranks: int) -> tuple[Path, Path]:
     return target.parents[1], golden.parents[1]
 
 
-def _made(name: str, kind: str, *numbers: int) -> tuple[Path, Path]:
+def _made(name: str, kind: str, *numbers: float) -> tuple[Path, Path]:
     folder = WORK / name
     done = folder / "done"
     if not done.is_file():
@@ -205,6 +210,19 @@ def statistics_from_lake() -> str:
     target, golden = statistics_dumps()
     _ingest(target, golden)
     return _beside("statistics, in the lake", target, golden, lambda: our_compare("target", "golden"))
+
+
+def chips_from_dumps() -> str:
+    """Statistics of 22 000 ops a side from two chips, from dumps to CSV."""
+    target, golden = rounded_dumps()
+    return _beside("two chips, dumps to CSV", target, golden, lambda: (_fresh("lake"), our_compare(target, golden))[1])
+
+
+def chips_from_lake() -> str:
+    """The same, both runs already in the lake."""
+    target, golden = rounded_dumps()
+    _ingest(target, golden)
+    return _beside("two chips, in the lake", target, golden, lambda: our_compare("target", "golden"))
 
 
 def layers_matched() -> str:
@@ -324,6 +342,8 @@ SCENARIOS: dict[str, Callable[[], str]] = {
         statistics_from_dumps,
         small_from_dumps,
         statistics_from_lake,
+        chips_from_dumps,
+        chips_from_lake,
         layers_matched,
         calls_matched_fuzzily,
         tensors_linked,

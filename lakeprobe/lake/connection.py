@@ -25,9 +25,9 @@ COMPARISON_MACROS = (
     "sights", "known_before", "root_elements", "ordered_sum", "row_name", "unit_rows", "unit_ops", "unit_leaves",
     "tensor_reference", "unit_contents", "is_root", "is_module", "is_normalisation", "divides_gradients", "solves",
     "is_sum", "is_product", "is_addend", "is_cast", "is_periodic", "has_few_bits", "makes_zeros_from", "place_after",
-    "shift_unit", "kin_spread", "calibration", "keeps_total", "spreads_gradient", "sums_to_zero", "steepest",
-    "is_reduction", "value_key", "is_attention", "picks_rows", "writes_at", "is_epsilon", "is_multiplication",
-    "multiplies_once", "moves_in_repeat", "moved_by", "is_repeated",
+    "shift_unit", "kin_spread", "usual_shift", "moved_from", "calibration", "keeps_total", "spreads_gradient",
+    "sums_to_zero", "steepest", "is_reduction", "value_key", "is_attention", "picks_rows", "writes_at", "is_epsilon",
+    "is_multiplication", "multiplies_once", "moves_in_repeat", "moved_by", "is_repeated",
 )  # fmt: skip
 """The macros that the statements of a comparison use."""
 

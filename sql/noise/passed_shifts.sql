@@ -239,7 +239,7 @@ WITH
             slot,
             count(*) AS members,
             members >= 5 AS is_population,
-            if(is_population, median(shift), 0) AS usual,
+            if(is_population, usual_shift(shift, true), 0) AS usual,
             if(is_population, 1.4826 * mad(shift), 0) AS spread,
             coalesce(median(scatter), 0) AS usual_scatter
         FROM passed
@@ -323,8 +323,9 @@ WITH
             row,
             shift,
             usual,
+            moved_from(shift, usual, bound) AS moved,
             bound * calibration(
-                max(abs(shift - usual) / bound) OVER (
+                max(moved / bound) OVER (
                     PARTITION BY kind, slot ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING EXCLUDE CURRENT ROW
                 ),
                 if(has_kink, 0, members - 1)
@@ -337,7 +338,7 @@ SELECT
     shift,
     usual,
     unit,
-    abs(shift - usual) / unit / 2 - 1 AS score,
+    moved / unit / 2 - 1 AS score,
     members - 1 AS members,
     false AS is_law
 FROM calibrated

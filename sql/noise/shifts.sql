@@ -10,7 +10,7 @@
 -- shift: how much the norm of the output moves, relative to itself and beyond the norms of its inputs; a normalisation
 --   removes the shift of its inputs. What is added to a product has its share of the square of the norm, and does not shift
 --   with the factors. The rows of a softmax sum to one whatever its input, so its mean is used instead.
--- usual: the median shift of its kind, half of it where one factor loses nothing if it is cut; 0 for a small number of
+-- usual: the median shift of its kind (macros/usual_shift), half of it where one factor loses nothing if it is cut; 0 for a small number of
 --   normalisations, for products in 16 bits, where nothing is cut, where it is more than cut factors make, and for a product
 --   alone, of which only growing counts. Behind a defect all ops of the kind may shift, so the ops of the kind that came before
 --   tell, too, once there are five; of the two views the one in which the op stands out further
@@ -143,7 +143,7 @@ WITH
             kind,
             count(*) AS members,
             members >= 5 AS is_population,
-            if(is_population, coalesce(median(product_shift), median(shift)), 0) AS usual,
+            if(is_population, coalesce(usual_shift(product_shift, cut = 1 AND NOT loses_otherwise), median(shift)), 0) AS usual,
             if(is_population, 1.4826 * coalesce(mad(product_shift), mad(shift)), 0) AS spread,
             median(error_out) AS error_out,
             median(scatter) AS usual_scatter
@@ -251,7 +251,7 @@ WITH
         CROSS JOIN (SELECT floor FROM noise_floors WHERE rounding = 'other') AS others
         WHERE ops.n >= if(is_softmax OR may_shrink, 8, 64)
     ),
-    measured AS (
+    bounded AS (
         SELECT
             *,
             shift_unit(
@@ -271,7 +271,12 @@ WITH
                     greatest(rounding, spacing / 64),
                     rounding
                 )
-            ) AS bound,
+            ) AS bound
+        FROM explained
+    ),
+    measured AS (
+        SELECT
+            *,
             -- where others let a shift through, a normalisation that does not is none the less sound, nor is a product that is
             -- golden's to the last bit, as one of integers
             CASE
@@ -279,12 +284,12 @@ WITH
                 WHEN may_shrink THEN greatest(0, least(shift, whole_shift))
                 WHEN is_normalisation THEN least(abs(shift - usual), abs(shift))
                 WHEN most_grew THEN greatest(0, shift)
-                ELSE abs(shift - usual)
+                ELSE moved_from(shift, usual, bound)
             END AS moved,
             max(moved / bound) OVER (
                 PARTITION BY kind, is_whole ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING EXCLUDE CURRENT ROW
             ) AS largest
-        FROM explained
+        FROM bounded
     )
 SELECT
     number,
