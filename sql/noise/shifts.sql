@@ -14,7 +14,7 @@
 --   normalisations, for products in 16 bits, where nothing is cut, where it is more than cut factors make, and for a product
 --   alone, of which only growing counts. Behind a defect all ops of the kind may shift, so the ops of the kind that came before
 --   tell, too, once there are five; of the two views the one in which the op stands out further
--- unit: the deviation from the usual that rounding explains: the spread of its kind, the effect of independent errors (the
+-- unit: the deviation from the usual that rounding explains: the spread of its kind (in 16 bits also of the last eight), the effect of independent errors (the
 --   usual ones of its kind, what the op makes of those of its inputs, or its own, up to three times as much) on a norm, a
 --   tenth of the shift of the inputs (a hundredth in a normalisation and what it lets through, more in a product whose terms
 --   cancel), what is left of golden's error beside a repeat, and the precision of the statistics. An input of few elements
@@ -159,12 +159,18 @@ WITH
             count(*) OVER earlier AS members,
             true AS is_population,
             coalesce(median(product_shift) OVER earlier, median(shift) OVER earlier) AS usual,
-            (1 + 8 / count(*) OVER earlier) * 1.4826 * coalesce(mad(product_shift) OVER earlier, mad(shift) OVER earlier) AS spread,
+            -- in 16 bits errors grow from layer to layer, so the last few tell, too
+            greatest(
+                (1 + 8 / count(*) OVER earlier) * 1.4826 * coalesce(mad(product_shift) OVER earlier, mad(shift) OVER earlier),
+                if(is_low_precision(spacing), 2 * 1.4826 * coalesce(mad(product_shift) OVER last, mad(shift) OVER last), NULL)
+            ) AS spread,
             median(error_out) OVER earlier AS error_out,
             median(scatter) OVER earlier AS usual_scatter
         FROM ops
         JOIN noise_errors USING (number)
-        WINDOW earlier AS (PARTITION BY kind ORDER BY number ROWS BETWEEN 64 PRECEDING AND 1 PRECEDING)
+        WINDOW
+            earlier AS (PARTITION BY kind ORDER BY number ROWS BETWEEN 64 PRECEDING AND 1 PRECEDING),
+            last AS (PARTITION BY kind ORDER BY number ROWS BETWEEN 8 PRECEDING AND 1 PRECEDING)
         QUALIFY members >= 5
     ),
     -- a product of few of its kind is held against those of other kinds: inputs cut to fewer bits make it smaller by as much,
