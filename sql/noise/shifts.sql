@@ -48,8 +48,13 @@ WITH
             -- of what ends at one, or at a number with either sign, as sines and grids do, nothing tells how many elements
             -- have few digits, nor how few numbers it repeats
             is_factor AND (l.smallest > 0.75 * l.magnitude OR l.is_bounded OR l.is_mirrored) AS loses_otherwise,
-            -- a batch norm may round the mean of a channel to 16 bits, and all elements of the channel err together
-            if(regexp_matches(o.api, '(?i)batch|instance') AND is_low_precision(l.spacing), l.n, NULL) AS channels,
+            -- a batch norm may round the mean of a channel to 16 bits, and all elements of the channel err together, as do those of
+            -- what a convolution makes of it
+            CASE
+                WHEN NOT is_low_precision(l.spacing) THEN NULL
+                WHEN l.is_input AND l.n > 1 AND regexp_matches(o.api, '(?i)batch|instance') THEN l.n
+                WHEN NOT l.is_input AND regexp_matches(o.api, '(?i)conv(_?transpose)?[23]d') THEN l.n / (l.width * l.height)
+            END AS channels,
             l.n,
             l.error,
             is_normalisation AND l.is_input AND l.n = l.width AS is_weight,
@@ -100,7 +105,7 @@ WITH
             max_by(n, golden_norm) FILTER (WHERE NOT is_input) AS n,
             max_by(scatter, golden_norm) FILTER (WHERE NOT is_input) AS scatter,
             max_by(n, error) FILTER (WHERE is_input AND error > 0) AS n_in,
-            min(channels) FILTER (WHERE is_input AND n > 1) AS channels,
+            min(channels) AS channels,
             if(
                 bool_or(is_attention),
                 least(1, (max(golden_norm) FILTER (WHERE NOT is_input) / max(golden_norm) FILTER (WHERE is_factor)) ** 2),
