@@ -245,16 +245,21 @@ WITH
         SELECT
             *,
             sqrt((left_of_max ** 2 + left_of_min ** 2) / 2) AS scatter,
+            -- an extreme of 0 stays what it is in any case, and the other alone may agree by chance
+            if(golden_max = 0 OR golden_min = 0, 4, 1) AS doubt,
             coalesce(
-                -- two programs round their constants, too: extremes of 16 bits may stay where they are. An extreme of 0 does in
-                -- any case, and the other alone may agree by chance
-                greatest(left_of_max, left_of_min)
-                < greatest(
-                    abs(factor - 1) / if(golden_max = 0 OR golden_min = 0, 8, 2),
-                    if(getvariable('cross_framework') <> 0 AND is_low_precision(spacing), spacing, 0)
-                )
-                AND left_of_mean IS NOT NULL
-                AND abs(factor - 1) > getvariable('coarsest_matmul') / 10,
+                left_of_mean IS NOT NULL
+                AND abs(factor - 1) > getvariable('coarsest_matmul') / 10
+                AND (
+                    greatest(left_of_max, left_of_min)
+                    -- two programs round their constants, too: extremes of 16 bits may stay where they are
+                    < greatest(
+                        abs(factor - 1) / (2 * doubt),
+                        if(getvariable('cross_framework') <> 0 AND is_low_precision(spacing), spacing, 0)
+                    )
+                    -- elements that err by as much as the norm says move the extremes and what is left of the mean by as much
+                    OR (NOT is_low_precision(spacing) AND greatest(by_max, by_min, left_of_mean) < by_norm / (16 * doubt))
+                ),
                 false
             ) AS is_factor,
             (by_max IS NOT NULL)::INTEGER + (by_min IS NOT NULL)::INTEGER + (by_norm IS NOT NULL)::INTEGER
