@@ -18,7 +18,7 @@ WITH
             AND (is_parameter OR (is_trained AND NOT EXISTS (FROM noise_makers WHERE is_parameter)))
     ),
     -- One sum that is not golden's to the last bit, beside those of four times as many parameters as large, or an eighth of it,
-    -- that are: sums are made in one order, and an element is another. A hundred roundings tell that the order is not
+    -- that are: sums are made in one order, and an element is another. Fifty roundings tell that the order is not
     other_bits AS (
         SELECT row
         FROM (
@@ -36,7 +36,7 @@ WITH
         WHERE
             has_other_sums
             AND same >= greatest(5, 4 * others)
-            AND abs(target_mean - golden_mean) * elements > 1.2e-5 * (golden_norm + abs(golden_mean) * elements)
+            AND abs(target_mean - golden_mean) * elements > 6e-6 * (golden_norm + abs(golden_mean) * elements)
     ),
     gradients_made AS (
         SELECT coalesce(median(error_out), 0) AS error
