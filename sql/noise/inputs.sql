@@ -8,7 +8,8 @@
 --   on, and by chance not at all: it errs like most of its size. Inputs of a sum, which may cancel, of a function with steps,
 --   and of an op that only picks elements err by the precision of their statistics, unless those are equal to the last bit.
 --   If less than a hundredth of the terms is left, what was computed errs by half a spacing all the same, which no statistic
---   shows. What an op picks of a tensor that no recorded op computed errs by as much as anything before
+--   shows. What a function of each element gave of what a factor explains errs by three times what its slope makes of that at
+--   most. What an op picks of a tensor that no recorded op computed errs by as much as anything before
 -- magnitude: the largest magnitude of its largest float input. What a sine takes has no masks, so its norm tells, too
 -- range: the largest quotient of the largest and the smallest magnitude of an input whose elements have one sign
 WITH
@@ -29,6 +30,33 @@ WITH
     -- other, and no statistic may show it
     gradients AS (
         SELECT median(error) AS error FROM noise_leaves WHERE role = 'parameters_grad'
+    ),
+    -- where a factor common to all elements explains what a function of each element took, its slope bounds what it gives, of which
+    -- the factor explains less: three times that, since all of these are estimates. Behind a normalisation more may come to light
+    activated AS (
+        SELECT
+            o.number,
+            3 * any_value(steepest(o.api, made.magnitude))
+            * max(taken.taken * taken.golden_norm) / min(nullif(made.golden_norm, 0)) AS error
+        FROM noise_ops AS o
+        JOIN leaves AS taken ON taken.number = o.number AND taken.is_float
+        JOIN noise_leaves AS made ON made.number = o.number AND NOT made.is_input AND made.n = taken.n
+        JOIN noise_makers AS m ON m.row = taken.row
+        WHERE
+            o.phase = 'forward'
+            AND o.is_leaf
+            AND taken.taken < taken.upper
+            AND NOT is_low_precision(taken.spacing)
+            AND NOT coalesce(list_has_any(m.target_makers, (SELECT list(number) FROM noise_ops WHERE is_normalisation(api))), false)
+        GROUP BY o.number
+        HAVING count(*) = 1
+    ),
+    -- by the row that takes it
+    bounded AS (
+        SELECT row, min(error) AS error
+        FROM (SELECT row, unnest(target_makers) AS number FROM noise_makers WHERE phase = 'forward')
+        JOIN activated USING (number)
+        GROUP BY row
     ),
     given AS (
         SELECT
@@ -60,7 +88,7 @@ WITH
             -- the last digit of what was computed, which no statistic may show
             if(m.is_source OR leaves.is_measured, 0, leaves.spacing / 2) AS last_digit,
             greatest(
-                leaves.taken,
+                least(leaves.taken, bounded.error),
                 sums.error,
                 if(
                     (m.is_parameter OR m.is_trained)
@@ -85,6 +113,7 @@ WITH
         LEFT JOIN stepped ON stepped.n = leaves.n
         CROSS JOIN gradients
         LEFT JOIN noise_gradient_sums AS sums ON sums.row = leaves.row
+        LEFT JOIN bounded ON bounded.row = leaves.row
     ),
     -- of an op whose inputs one run did not record it is taken that it works on all that came before
     recorded AS (
