@@ -31,30 +31,35 @@ WITH
     gradients AS (
         SELECT median(error) AS error FROM noise_leaves WHERE role = 'parameters_grad'
     ),
+    handed_on AS (
+        SELECT row, unnest(target_makers) AS number FROM noise_makers WHERE phase = 'forward' AND is_leaf AND is_float
+    ),
+    normalised AS (
+        SELECT DISTINCT row FROM handed_on JOIN noise_ops USING (number) WHERE is_normalisation(api)
+    ),
     -- where a factor common to all elements explains what a function of each element took, its slope bounds what it gives, of which
     -- the factor explains less: three times that, since all of these are estimates. Behind a normalisation more may come to light
     activated AS (
         SELECT
-            o.number,
-            3 * any_value(steepest(o.api, made.magnitude))
+            taken.number,
+            3 * any_value(steepest(taken.api, made.magnitude))
             * max(taken.taken * taken.golden_norm) / min(nullif(made.golden_norm, 0)) AS error
-        FROM noise_ops AS o
-        JOIN leaves AS taken ON taken.number = o.number AND taken.is_float
-        JOIN noise_leaves AS made ON made.number = o.number AND NOT made.is_input AND made.n = taken.n
-        JOIN noise_makers AS m ON m.row = taken.row
+        FROM leaves AS taken
+        JOIN noise_leaves AS made ON made.number = taken.number AND NOT made.is_input AND made.n = taken.n
+        ANTI JOIN normalised ON normalised.row = taken.row
         WHERE
-            o.phase = 'forward'
-            AND o.is_leaf
+            taken.phase = 'forward'
+            AND taken.op_is_leaf
+            AND taken.is_float
             AND taken.taken < taken.upper
             AND NOT is_low_precision(taken.spacing)
-            AND NOT coalesce(list_has_any(m.target_makers, (SELECT list(number) FROM noise_ops WHERE is_normalisation(api))), false)
-        GROUP BY o.number
+        GROUP BY taken.number
         HAVING count(*) = 1
     ),
     -- by the row that takes it
     bounded AS (
         SELECT row, min(error) AS error
-        FROM (SELECT row, unnest(target_makers) AS number FROM noise_makers WHERE phase = 'forward')
+        FROM handed_on
         JOIN activated USING (number)
         GROUP BY row
     ),
