@@ -83,7 +83,8 @@ WITH
         SELECT call_key, if(max(known.grown) > 0, greatest(max(known.grown * saved.magnitude), 1), 10) AS condition
         FROM known
         JOIN saved USING (call_key)
-        WHERE known.direction = 'backward' AND known.is_normalisation AND call_key NOT IN (FROM padded)
+        ANTI JOIN padded USING (call_key)
+        WHERE known.direction = 'backward' AND known.is_normalisation
         GROUP BY call_key
     ),
     -- What no recorded op made may be a part of what was normalised last.

@@ -1,7 +1,8 @@
 -- shifts: how the norm moves in each matrix product and normalisation, beside others of its kind.
--- grain: one normalisation or softmax, or one matrix product, in the forward pass, unless it is several products of a kind with
---   fewer than five members. A normalisation may be a module in which no op was recorded; between two programs, of which one may
---   compute it in one op and the other in several, any module of such a class in which no op normalises
+-- grain: one normalisation or softmax, or one matrix product, in the forward pass, unless it is several products of a
+--   kind with fewer than five members. A normalisation may be a module in which no op was recorded; between two
+--   programs, of which one may compute it in one op and the other in several, any module of such a class in which no op
+--   normalises
 -- parameters: the tables paired, noise_ops, noise_leaves, noise_makers, noise_errors, noise_floors, noise_laws and
 --   noise_repeat; the variables is_first_step and cross_framework
 -- An error with the same sign in all elements moves a norm by its own size, independent errors by a √n-th of theirs. So
@@ -10,17 +11,19 @@
 -- shift: how much the norm of the output moves, relative to itself and beyond the norms of its inputs; a normalisation
 --   removes the shift of its inputs. What is added to a product has its share of the square of the norm, and does not shift
 --   with the factors. The rows of a softmax sum to one whatever its input, so its mean is used instead.
--- usual: the median shift of its kind (macros/usual_shift), half of it where one factor loses nothing if it is cut; 0 for a small number of
---   normalisations, for products in 16 bits, where nothing is cut, where it is more than cut factors make, and for a product
---   alone, of which only growing counts. Behind a defect all ops of the kind may shift, so the ops of the kind that came before
---   tell, too, once there are five; of the two views the one in which the op stands out further
--- unit: the deviation from the usual that rounding explains: the spread of its kind (in 16 bits also of the last eight), the effect of independent errors (the
---   usual ones of its kind, what the op makes of those of its inputs, or its own, up to three times as much) on a norm, a
---   tenth of the shift of the inputs (a hundredth in a normalisation and what it lets through, more in a product whose terms
---   cancel), what is left of golden's error beside a repeat, and the precision of the statistics. An input of few elements
---   brings few independent errors, and where an attention averages many values, its rows err together, also where they are
---   taken. Weights of a normalisation scale its result by their mean error. After a step of the optimizer errors are not independent, so also a tenth of the input error, and half of that of
---   the other factor, as of the queries and keys that one step has turned towards each other
+-- usual: the median shift of its kind (macros/usual_shift), half of it where one factor loses nothing if it is cut; 0
+--   for a small number of normalisations, for products in 16 bits, where nothing is cut, where it is more than cut
+--   factors make, and for a product alone, of which only growing counts. Behind a defect all ops of the kind may shift,
+--   so the ops of the kind that came before tell, too, once there are five; of the two views the one in which the op
+--   stands out further
+-- unit: the deviation from the usual that rounding explains: the spread of its kind (in 16 bits also of the last eight),
+--   the effect of independent errors (the usual ones of its kind, what the op makes of those of its inputs, or its own,
+--   up to three times as much) on a norm, a tenth of the shift of the inputs (a hundredth in a normalisation and what it
+--   lets through, more in a product whose terms cancel), what is left of golden's error beside a repeat, and the
+--   precision of the statistics. An input of few elements brings few independent errors, and where an attention averages
+--   many values, its rows err together, also where they are taken. Weights of a normalisation scale its result by their
+--   mean error. After a step of the optimizer errors are not independent, so also a tenth of the input error, and half
+--   of that of the other factor, as of the queries and keys that one step has turned towards each other
 -- is_law: the shift is 0 whatever the input error
 -- score: the deviation in double units, less one
 WITH
