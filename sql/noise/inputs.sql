@@ -93,7 +93,8 @@ WITH
             -- the last digit of what was computed, which no statistic may show
             if(m.is_source OR leaves.is_measured, 0, leaves.spacing / 2) AS last_digit,
             greatest(
-                least(leaves.taken, bounded.error),
+                -- of what a normalisation hides, more may come to light behind it
+                if(is_normalisation(leaves.api), leaves.taken, least(leaves.taken, bounded.error)),
                 sums.error,
                 if(
                     (m.is_parameter OR m.is_trained)

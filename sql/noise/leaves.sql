@@ -257,8 +257,12 @@ WITH
                         abs(factor - 1) / (2 * doubt),
                         if(getvariable('cross_framework') <> 0 AND is_low_precision(spacing), spacing, 0)
                     )
-                    -- elements that err by as much as the norm says move the extremes and what is left of the mean by as much
-                    OR (NOT is_low_precision(spacing) AND greatest(by_max, by_min, left_of_mean) < by_norm / (16 * doubt))
+                    -- elements that err by as much as the norm says move extremes by such a part of an element of usual size, and
+                    -- what is left of the mean
+                    OR (
+                        NOT is_low_precision(spacing)
+                        AND greatest(greatest(by_max, by_min) * magnitude * sqrt(n) / norm, left_of_mean) < by_norm / (12 * doubt)
+                    )
                 ),
                 false
             ) AS is_factor,
