@@ -145,6 +145,14 @@ WITH
             GROUP BY number
             HAVING bool_or(differs) FILTER (WHERE is_input) = false
         )
+    ),
+    -- apart, because DuckDB looks for the best order of what is joined here and below
+    whole AS MATERIALIZED (
+        FROM all_ops
+        CROSS JOIN near
+        CROSS JOIN repeatable
+        CROSS JOIN touched
+        CROSS JOIN digests
     )
 SELECT
     rounding,
@@ -156,5 +164,5 @@ SELECT
     -- errors come of the parameters, which are off by a rounding, and how much ops magnify them is to be measured
     AND NOT EXISTS (FROM noise_repeated WHERE is_moved) AS is_bitwise
 FROM worst
-CROSS JOIN (FROM all_ops POSITIONAL JOIN near POSITIONAL JOIN repeatable POSITIONAL JOIN touched POSITIONAL JOIN digests)
+CROSS JOIN whole
 LEFT JOIN low USING (rounding)
