@@ -195,34 +195,36 @@ def _fresh(name: str) -> Path:
 
 def statistics_from_dumps() -> str:
     """Statistics, 22 000 ops a side, from dumps to CSV."""
-    target, golden = statistics_dumps()
-    return _beside("statistics, dumps to CSV", target, golden, lambda: (_fresh("lake"), our_compare(target, golden))[1])
+    return _from_dumps("statistics, dumps to CSV", *statistics_dumps())
 
 
 def small_from_dumps() -> str:
     """Statistics, 760 ops a side, from dumps to CSV."""
-    target, golden = small_dumps()
-    return _beside("760 ops, dumps to CSV", target, golden, lambda: (_fresh("lake"), our_compare(target, golden))[1])
+    return _from_dumps("760 ops, dumps to CSV", *small_dumps())
 
 
 def statistics_from_lake() -> str:
-    """The same, both runs already in the lake."""
-    target, golden = statistics_dumps()
-    _ingest(target, golden)
-    return _beside("statistics, in the lake", target, golden, lambda: our_compare("target", "golden"))
+    """Statistics, 22 000 ops a side, both runs already in the lake."""
+    return _from_lake("statistics, in the lake", *statistics_dumps())
 
 
 def chips_from_dumps() -> str:
     """Statistics of 22 000 ops a side from two chips, from dumps to CSV."""
-    target, golden = rounded_dumps()
-    return _beside("two chips, dumps to CSV", target, golden, lambda: (_fresh("lake"), our_compare(target, golden))[1])
+    return _from_dumps("two chips, dumps to CSV", *rounded_dumps())
 
 
 def chips_from_lake() -> str:
     """The same, both runs already in the lake."""
-    target, golden = rounded_dumps()
+    return _from_lake("two chips, in the lake", *rounded_dumps())
+
+
+def _from_dumps(name: str, target: Path, golden: Path) -> str:
+    return _beside(name, target, golden, lambda: (_fresh("lake"), our_compare(target, golden))[1])
+
+
+def _from_lake(name: str, target: Path, golden: Path) -> str:
     _ingest(target, golden)
-    return _beside("two chips, in the lake", target, golden, lambda: our_compare("target", "golden"))
+    return _beside(name, target, golden, lambda: our_compare("target", "golden"))
 
 
 def layers_matched() -> str:
