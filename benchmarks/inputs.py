@@ -29,11 +29,11 @@ JOB = 4
 OFF = 1.001
 SCALES = 4
 """So many different scales of the statistics follow one another, so that copies of the template differ."""
-NUMBER = re.compile(r'"(?:Max|Min|Mean|Norm)": (-?[0-9][0-9.e+-]*)')
 DIGITS_WRITTEN = 6
 """A number of so few digits is written into the program, so no chip rounds it."""
 POINT_TO_POINT = re.compile(r"Distributed\.(isend|irecv|send|recv)\.")
 STATISTICS = ("Max", "Min", "Mean", "Norm")
+NUMBER = re.compile(rf'"(?:{"|".join(STATISTICS)})": (-?[0-9][0-9.e+-]*)')
 WIDTH = 1024
 """Columns of the tensors that are made."""
 
@@ -58,9 +58,8 @@ def statistics(folder: Path, ranks: int, ops: int, rounding: float = 0.0) -> Non
             into = folder / side / "step0" / f"rank{rank}"
             into.mkdir(parents=True)
             is_target = side == "target"
-            made = [_numbers_made(text) for text in texts] if is_target and rounding else []
             first_off = copies // 2 if is_target else copies
-            _write_dump(into / "dump.json", dump, texts, names, first_off, rounding, made)
+            _write_dump(into / "dump.json", dump, texts, names, first_off, rounding if is_target else 0.0)
             _write_json(into / "stack.json", _stacks(stack, names))
             parents = ((old[name], old.get(parent)) for old in names for name, parent in construct.items())
             _write_json(into / "construct.json", dict(parents))
@@ -152,12 +151,12 @@ def _write_dump(
     names: list[dict[str, str]],
     first_off: int,
     rounding: float,
-    made: list[set[str]],
 ) -> None:
     """Write dump.json as msprobe lays it out. From the copy `first_off` on, the statistics are off.
 
-    `made`, if it is not empty, has for each of `texts` the numbers that are off by up to `rounding` in every copy.
+    In every copy those of what ops computed are off by up to `rounding`.
     """
+    made = [_numbers_made(text) for text in texts] if rounding else []
     with path.open("w", encoding="utf-8") as file:
         file.write(json.dumps(head, indent=1).removesuffix("\n}") + ',\n "data": {')
         separator = "\n"

@@ -164,13 +164,14 @@ WITH
             AND abs(made.golden_norm - taken.golden_norm) <= getvariable('same_norm') * taken.golden_norm
         JOIN noise_ops AS o ON o.target_seq = made.target_seq AND o.number < taken.number
     ),
-    -- nor is a cast. What is left of a number may be another integer where the number rounds
+    -- a table of few rows: joined first, all rows would look for one of their shape
     unknown_integers AS MATERIALIZED (
         SELECT m.number, p.row, p.target_shape, p.target_max, p.target_min, p.golden_max, p.golden_min
         FROM noise_makers AS m
         JOIN paired AS p USING (row)
         WHERE m.is_source AND m.differs AND NOT m.is_float AND m.phase = 'forward'
     ),
+    -- nor is a cast. What is left of a number may be another integer where the number rounds
     cast_from_numbers AS (
         SELECT DISTINCT taken.row
         FROM unknown_integers AS taken
