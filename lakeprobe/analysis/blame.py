@@ -10,11 +10,12 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from heapq import heappop, heappush
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from lakeprobe import resources
+from lakeprobe import hints, resources
 from lakeprobe.analysis.noise import keep_noise_ends
 from lakeprobe.analysis.query import add_rows, answer, keep, keep_leaf_errors, set_thresholds, stage_connection
 from lakeprobe.analysis.summary import outcomes_in_lake
@@ -107,7 +108,7 @@ def _repeat_of(lake: Path, comparison: StoredComparison, run: str) -> StoredComp
             return found
     raise UsageError(
         f"{lake} has no comparison of {run} with {comparison.golden}, the golden run of {comparison.name}; "
-        f"make one: lakeprobe compare {run} {comparison.golden}"
+        f"make one: {hints.command('compare', quote(run), quote(comparison.golden))}"
     )
 
 

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from lakeprobe import hints
 from lakeprobe.commands.options import LakeOption
 
 
@@ -36,7 +37,7 @@ def check(
         unfit = staging.unfit(path)
     if unfit:
         output.text("\n".join(unfit))
-        diagnostics.note(f"{len(unfit)} things do not fit the log; mend it: lakeprobe check --repair")
+        diagnostics.note(f"{len(unfit)} things do not fit the log; mend it: {hints.command('check', '--repair')}")
         raise typer.Exit(diagnostics.ExitCode.FINDINGS)
     with query_errors(), Lake(path) as opened:
         with diagnostics.working("running the audits"):

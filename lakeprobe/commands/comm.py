@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from lakeprobe import hints
 from lakeprobe.commands.complete import run_or_comparison_names
 from lakeprobe.commands.options import Format, LakeOption, StepsOption, numbers
 
@@ -52,7 +53,7 @@ def comm(
         if format is Format.TABLE:
             output.text(communication_text(found, most))
             if found.changed is not None and len(found.changed):
-                output.text(f"\nWhich rank it came from: lakeprobe first-diff {quote(name)}")
+                output.text(f"\nWhich rank it came from: {hints.command('first-diff', quote(name))}")
         else:
             listed = found.summary if found.changed is None else found.changed
             rows = listed if found.laws is None else found.laws

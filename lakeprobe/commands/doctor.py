@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from lakeprobe import hints
 from lakeprobe.commands.options import LakeOption
 
 Fact = tuple[str, str]
@@ -87,9 +88,9 @@ def _lake(path: Path) -> Iterator[Fact]:
     yield "collecting", ", ".join(folder.name for folder in collecting) or "nothing"
     aside = [folder for folder in journal.folders(path) if journal.set_aside(folder) is not None]
     if aside:
-        yield "set aside", f"{', '.join(folder.name for folder in aside)}: lakeprobe recover"
+        yield "set aside", f"{', '.join(folder.name for folder in aside)}: {hints.command('recover')}"
     left = [*map(str, staging.left_over(path)), *staging.orphans(path)]
-    yield "left over", f"{len(left)} files: lakeprobe check --repair" if left else "nothing"
+    yield "left over", f"{len(left)} files: {hints.command('check', '--repair')}" if left else "nothing"
     yield "disk", _speed(path) if store.is_writable(path) else "the lake is read-only"
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from lakeprobe import hints
 from lakeprobe.commands.complete import run_names
 from lakeprobe.commands.options import Format, LakeOption, NoiseOption, RanksOption, StepsOption, numbers
 
@@ -173,7 +174,8 @@ def _next(found: DriftReport) -> str:
     if not away:
         return ""
     step, run = min(away)
-    return f"\nWhat differs in that step: lakeprobe compare {quote(run)} {quote(found.golden)} --step {step}\n"
+    asked = hints.command("compare", quote(run), quote(found.golden), "--step", str(step))
+    return f"\nWhat differs in that step: {asked}\n"
 
 
 def _table(columns: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lakeprobe import hints
 from lakeprobe.commands.complete import comparison_names
 from lakeprobe.commands.options import Format, LakeOption, NoiseOption, RanksOption, StepsOption, numbers
 
@@ -87,7 +88,7 @@ def _show(comparison: str, found: FirstDifference, format: Format) -> None:
     if format is Format.TABLE:
         output.text(first_difference_text(found))
         if found.differs:
-            output.text(f"\nThe cause and its path to the loss: lakeprobe blame {shlex.quote(comparison)}")
+            output.text(f"\nThe cause and its path to the loss: {hints.command('blame', shlex.quote(comparison))}")
     elif format is Format.CSV:
         output.rows(found.ranks.columns, found.ranks.fetchall(), "csv")
     else:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from lakeprobe import hints
 from lakeprobe.commands.options import (
     EngineOption,
     Format,
@@ -94,9 +95,9 @@ def _next(lake: Path) -> str:
 
     runs = layout.runs(lake)
     if len(runs) < 2:
-        return "next, read the run to compare it with: lakeprobe ingest PATH"
+        return f"next, read the run to compare it with: {hints.command('ingest', 'PATH')}"
     sides = f"{quote(runs[1])} {quote(runs[0])}" if len(runs) == 2 else "TARGET GOLDEN"
-    return f"next, compare two runs: lakeprobe compare {sides}"
+    return f"next, compare two runs: {hints.command('compare', sides)}"
 
 
 def _list(path: Path, run: str | None, steps: tuple[int, ...], ranks: tuple[int, ...], format: Format) -> None:

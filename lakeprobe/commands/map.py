@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from lakeprobe import hints
 from lakeprobe.commands.complete import run_names
 from lakeprobe.commands.options import LakeOption
 
@@ -69,4 +70,4 @@ def map(
 
 
 def _use(target: str, golden: str, kind: Kind, file: Path) -> str:
-    return f"lakeprobe compare {quote(target)} {quote(golden)} --{kind}-mapping {quote(str(file))}"
+    return hints.command("compare", quote(target), quote(golden), f"--{kind}-mapping", quote(str(file)))

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from lakeprobe import hints
 from lakeprobe.commands.complete import run_names
 from lakeprobe.commands.options import LakeOption, StepsOption, numbers
 
@@ -47,4 +48,5 @@ def merge_layout(
         report = opened.merge_layout(run, name, like=like, layout=layout, steps=numbers(step) or (), replace=replace)
     for line in merged_lines(report):
         diagnostics.note(line)
-    diagnostics.note(f"compare it with a whole run: lakeprobe compare {quote(name)} {quote(like or 'GOLDEN')}")
+    asked = hints.command("compare", quote(name), quote(like or "GOLDEN"))
+    diagnostics.note(f"compare it with a whole run: {asked}")

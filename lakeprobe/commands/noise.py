@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from shlex import quote
 from typing import Annotated
 
 import typer
 
+from lakeprobe import hints
 from lakeprobe.commands.complete import run_names
 from lakeprobe.commands.options import JobsOption, LakeOption, RanksOption, StepsOption, numbers
 
@@ -46,4 +48,6 @@ def noise(
     diagnostics.note(
         f"noise {report.name}: {report.tensors} tensors of {report.golden}, from {', '.join(report.comparisons)}"
     )
-    diagnostics.note(f"use it: lakeprobe compare TARGET {report.golden} --noise {report.name}")
+    diagnostics.note(
+        f"use it: {hints.command('compare', 'TARGET', quote(report.golden), '--noise', quote(report.name))}"
+    )

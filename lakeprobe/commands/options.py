@@ -10,8 +10,17 @@ from typing import Annotated
 
 import typer
 
+from lakeprobe import hints
 from lakeprobe.commands.complete import noise_names
 from lakeprobe.errors import UsageError
+
+
+def _given(context: typer.Context, parameter: typer.CallbackParam, lake: Path | None) -> Path | None:
+    """Let what this command tells to type next name the lake too, if its line did; the environment needs no words."""
+    source = context.get_parameter_source(str(parameter.name))
+    if lake is not None and source is not None and source.name == "COMMANDLINE":
+        context.call_on_close(hints.name_lake(lake))
+    return lake
 
 
 class Format(StrEnum):
@@ -31,7 +40,8 @@ class Tensors(StrEnum):
 
 
 LakeOption = Annotated[
-    Path | None, typer.Option("--lake", envvar="LAKEPROBE_LAKE", help="The lake.", show_default="./lake")
+    Path | None,
+    typer.Option("--lake", envvar="LAKEPROBE_LAKE", help="The lake.", show_default="./lake", callback=_given),
 ]
 JobsOption = Annotated[
     int | None, typer.Option("--jobs", "-j", min=1, help="Number of processes.", show_default="all cores")

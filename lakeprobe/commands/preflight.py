@@ -52,7 +52,10 @@ def pack(
 
 @app.command("compare", cls=Command)
 def compare(
-    target: Annotated[str, typer.Argument(help="What the suspect run begins with: a folder of pack, or a run.")],
+    target: Annotated[
+        str,
+        typer.Argument(help="What the suspect run begins with: a folder of pack, or a run collected with a preflight."),
+    ],
     golden: Annotated[str, typer.Argument(help="What the trusted run begins with.")],
     fail_on: Annotated[
         str | None, typer.Option("--fail-on", help="warning or error: exit with 1 if there is one.")
@@ -68,7 +71,13 @@ def compare(
     from lakeprobe.commands.compare import FailOn
     from lakeprobe.commands.compare import compare as compare_runs
     from lakeprobe.errors import UsageError
+    from lakeprobe.lake import layout, store
 
     if fail_on not in (None, *FailOn):
         raise UsageError(f"--fail-on is {' or '.join(FailOn)}, not {fail_on}")
+    path = store.choose(lake)
+    known = layout.runs(path) if store.exists(path) else []
+    target, golden = (
+        side + layout.PREFLIGHT if side + layout.PREFLIGHT in known else side for side in (target, golden)
+    )
     compare_runs(target, golden, sql="preflight", fail_on=None if fail_on is None else FailOn(fail_on), lake=lake)

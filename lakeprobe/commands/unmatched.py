@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from lakeprobe import hints
 from lakeprobe.commands.complete import comparison_names
 from lakeprobe.commands.options import LakeOption
 
@@ -32,7 +33,8 @@ def unmatched(
             kinds, ops = paired.fetchall(), alone.fetchall()
         output.text(output.aligned(paired.columns, kinds) + "\n")
         if not ops:
-            output.text(f"Every op has a counterpart.\n\nWhere it begins: lakeprobe first-diff {quote(comparison)}")
+            begins = hints.command("first-diff", quote(comparison))
+            output.text(f"Every op has a counterpart.\n\nWhere it begins: {begins}")
             return
         output.rows(alone.columns, ops, "table")
         without = paired.filter("paired_by = 'without counterpart'").project("target_ops + golden_ops").fetchall()
@@ -40,4 +42,4 @@ def unmatched(
         if left_out > 0:
             output.text(f"… and {left_out} more ops: raise --most to see them\n")
         sides = f"{quote(result.stored.target)} {quote(result.stored.golden)}"
-        output.text(f"\nA mapping of the names that differ: lakeprobe map {sides}")
+        output.text(f"\nA mapping of the names that differ: {hints.command('map', sides)}")

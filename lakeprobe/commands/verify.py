@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from lakeprobe import hints
 from lakeprobe.commands.options import (
     Format,
     JobsOption,
@@ -120,7 +121,8 @@ def verify(
             results.text(verification_text(report, rows))
             if wrong:
                 op = next(row["op"] for row in rows if row["status"] == "error")
-                results.text(f"\nThe op as a script of its own: lakeprobe reproduce {quote(run)} {quote(op)}")
+                alone = hints.command("reproduce", quote(run), quote(op))
+                results.text(f"\nThe op as a script of its own: {alone}")
         else:
             results.rows(relation.columns, [list(row.values()) for row in rows], format.value)
         for path in made.write(output) if output is not None else ():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lakeprobe import diagnostics
+from lakeprobe import diagnostics, hints
 from lakeprobe.lake import layout
 
 
@@ -42,5 +42,6 @@ def report_set_aside(lake: Path) -> int:
     reasons = [(folder, journal.set_aside(folder)) for folder in journal.folders(lake)]
     known = [(folder, reason) for folder, reason in reasons if reason is not None]
     for folder, reason in known:
-        diagnostics.note(f"{folder.name} is set aside: {reason}; try again with: lakeprobe recover, or remove {folder}")
+        again = hints.command("recover")
+        diagnostics.note(f"{folder.name} is set aside: {reason}; try again with: {again}, or remove {folder}")
     return len(known)

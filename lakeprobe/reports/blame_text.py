@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from shlex import quote
 from typing import TYPE_CHECKING, Any
 
-from lakeprobe import output
+from lakeprobe import hints, output
 from lakeprobe.analysis.beginnings import Beginning
 from lakeprobe.analysis.blame import Blame
 from lakeprobe.lake.connection import records
@@ -100,7 +100,7 @@ def _verified(suspects: list[Record], verified: list[Record]) -> Iterator[str]:
 def _next(suspects: list[Record]) -> Iterator[str]:
     """Yield what to ask next: the numbers of the first suspect."""
     if suspects:
-        yield f"Both sides of it in full: lakeprobe show {quote(suspects[0]['op'])}"
+        yield f"Both sides of it in full: {hints.command('show', quote(suspects[0]['op']))}"
 
 
 def _ranks(ranks: list[int]) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any
 
-from lakeprobe import output
+from lakeprobe import hints, output
 from lakeprobe.analysis.verdict import Coverage
 from lakeprobe.lake import tables, upkeep
 from lakeprobe.lake.comparison import latest
@@ -94,12 +94,15 @@ def _tables(lake: Path) -> str:
 
 def _quoting(names: Iterable[str]) -> str:
     odd = next((name for name in names if not _IDENTIFIER.fullmatch(name)), None)
-    return "" if odd is None else f"In SQL such names stand in double quotes: lakeprobe sql 'from \"{odd}\"'\n"
+    if odd is None:
+        return ""
+    query = quote(f'from "{odd}"')
+    return f"In SQL, put such names in double quotes: {hints.command('sql', query)}\n"
 
 
 def _next(runs: Sequence[str], comparison: str | None) -> str:
     if comparison is not None:
-        return f"Where the first difference is: lakeprobe first-diff {quote(comparison)}\n"
+        return f"Where the first difference is: {hints.command('first-diff', quote(comparison))}\n"
     if len(runs) > 1:
-        return f"Compare two of them: lakeprobe compare {quote(runs[1])} {quote(runs[0])}\n"
-    return "Read a second run to compare it with: lakeprobe ingest PATH\n" if runs else ""
+        return f"Compare two of them: {hints.command('compare', quote(runs[1]), quote(runs[0]))}\n"
+    return f"Read a second run to compare it with: {hints.command('ingest', 'PATH')}\n" if runs else ""

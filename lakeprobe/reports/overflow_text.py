@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from shlex import quote
 from typing import TYPE_CHECKING, Any
 
-from lakeprobe import output
+from lakeprobe import hints, output
 from lakeprobe.analysis.overflow import Overflow
 from lakeprobe.lake.connection import records
 
@@ -35,7 +35,8 @@ def overflow_text(found: Overflow) -> str:
     lines += _spread(records(found.spread))
     lines += _counts(counts)
     if births:
-        lines.append(f"Its tensors: lakeprobe show {quote(births[0]['op'])} --run {quote(found.run)}")
+        asked = hints.command("show", quote(births[0]["op"]), "--run", quote(found.run))
+        lines.append(f"Its tensors: {asked}")
     return output.folded("\n".join(lines)) + "\n"
 
 

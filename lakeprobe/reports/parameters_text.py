@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from shlex import quote
 
+from lakeprobe import hints
 from lakeprobe.analysis.beginnings import Beginning
 from lakeprobe.analysis.summary import ParameterFinding
 from lakeprobe.lake.layout import PREFLIGHT
@@ -37,7 +38,7 @@ def parameter_lines(
     lines = [heading, *(f"  {_name(finding)}: {'; '.join(finding.messages)}" for finding in findings[:most])]
     if len(findings) > most:
         query = f"select target_op, golden_op, messages from {quote_identifier(comparison)} where len(messages) > 0"
-        lines.append(f"  … and {len(findings) - most} more: lakeprobe sql {quote(query)}")
+        lines.append(f"  … and {len(findings) - most} more: {hints.command('sql', quote(query))}")
     return [*lines, ""]
 
 

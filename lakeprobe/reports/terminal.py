@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from shlex import quote
 from typing import TYPE_CHECKING
 
-from lakeprobe import output
+from lakeprobe import hints, output
 from lakeprobe.analysis.summary import Leaf, OpFinding, Summary
 from lakeprobe.lake.comparison import StoredComparison
 from lakeprobe.reports.first_difference_text import against, origins_text
@@ -70,7 +70,7 @@ def noise_line(comparison: StoredComparison, noise: str | None) -> str | None:
     sides = f"{quote(comparison.target)} {quote(comparison.golden)} --name {quote(comparison.name)}"
     return (
         f"{comparison.name} was compared without the noise {noise}, which only takes out what stood out there; "
-        f"to weigh all ops with it: lakeprobe compare {sides} --noise {quote(noise)}"
+        f"to weigh all ops with it: {hints.command('compare', sides, '--noise', quote(noise))}"
     )
 
 
@@ -181,7 +181,8 @@ def _first(comparison: StoredComparison, summary: Summary) -> list[str]:
         lines.append("Other steps and ranks begin to differ here:")
         lines += [f"  step {op.step} rank {op.rank}: {op.op} {_FINDINGS[op.finding]}" for op in later[:_MOST_UNITS]]
         if len(later) > _MOST_UNITS:
-            lines.append(f"  … and in {len(later) - _MOST_UNITS} more: lakeprobe first-diff {comparison.name}")
+            asked = hints.command("first-diff", quote(comparison.name))
+            lines.append(f"  … and in {len(later) - _MOST_UNITS} more: {asked}")
     return [*lines, ""]
 
 
@@ -195,13 +196,13 @@ def _next(comparison: StoredComparison, summary: Summary) -> list[str]:
     lines = []
     if summary.coverage.different and not comparison.is_unordered:
         lines += [
-            f"Where it begins, on every rank: lakeprobe first-diff {name}",
-            f"The cause and its path to the loss: lakeprobe blame {name}",
+            f"Where it begins, on every rank: {hints.command('first-diff', name)}",
+            f"The cause and its path to the loss: {hints.command('blame', name)}",
         ]
     if summary.coverage.rows["unmatched"] and not comparison.is_unordered:
-        lines.append(f"Ops without counterpart: lakeprobe unmatched {name}")
-    rows = f"from results where comparison = {quote_text(comparison.name)}"
-    return [*lines, f'The rows are in the lake: lakeprobe sql "{rows}"']
+        lines.append(f"Ops without counterpart: {hints.command('unmatched', name)}")
+    rows = f'"from results where comparison = {quote_text(comparison.name)}"'
+    return [*lines, f"The rows are in the lake: {hints.command('sql', rows)}"]
 
 
 def _op_lines(op: OpFinding) -> list[str]:
@@ -209,7 +210,7 @@ def _op_lines(op: OpFinding) -> list[str]:
     if op.finding in ("different", "noise"):
         lines += [_leaf_line(leaf) for leaf in op.leaves]
         if op.more_leaves:
-            lines.append(f"    … and {op.more_leaves} more: lakeprobe show {op.op}")
+            lines.append(f"    … and {op.more_leaves} more: {hints.command('show', quote(op.op))}")
     if op.module:
         lines.append(f"  in {op.module}")
     if op.code:

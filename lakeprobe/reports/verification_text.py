@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from lakeprobe import hints
 from lakeprobe.output import aligned
 
 if TYPE_CHECKING:
@@ -58,5 +59,5 @@ def _table(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _more(rows: Sequence[Any]) -> list[str]:
-    hidden = len(rows) - _SHOWN
-    return [f"and {hidden} more: lakeprobe sql \"FROM verifications WHERE status <> 'pass'\"", ""] if hidden > 0 else []
+    hidden, query = len(rows) - _SHOWN, "\"FROM verifications WHERE status <> 'pass'\""
+    return [f"and {hidden} more: {hints.command('sql', query)}", ""] if hidden > 0 else []

@@ -313,6 +313,22 @@ def test_compare_and_blame_say_what_differed_before_the_first_op(tmp_path: Path)
     assert blamed.out.index("Before the first op") < blamed.out.index("Functional.linear.0.forward")
     with lakeprobe.open(tmp_path / "lake", create=True) as lake:
         assert lake.runs == ["golden", "golden.preflight", "target", "target.preflight"]
+    directly = run("preflight", "compare", "target", "golden", "--lake", tmp_path / "lake")
+    assert "weights.weight: its values differ; " in directly.out
+    with lakeprobe.open(tmp_path / "lake") as lake:
+        assert lake.comparisons == ["target.preflight_vs_golden.preflight", "target_vs_golden"]
+
+
+def test_runs_without_a_preflight_are_refused_and_their_comparison_stays(tmp_path: Path) -> None:
+    from tests.commands.program import dump_text, write_dump
+
+    lake = ("--lake", tmp_path / "lake")
+    for name, norm in (("golden", 1.0), ("target", 2.0)):
+        run("ingest", write_dump(tmp_path / name, dump_text(add=norm)), *lake)
+    before = run("compare", "target", "golden", *lake).out
+    refused = run("preflight", "compare", "target", "golden", *lake)
+    assert (refused.code, "one of the two is no preflight; collect with preflight=True" in refused.line) == (2, True)
+    assert run("compare", "target", "golden", *lake).out == before
 
 
 def test_first_checkpoints_are_compared_with_their_runs(tmp_path: Path) -> None:

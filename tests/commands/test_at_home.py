@@ -76,7 +76,13 @@ def test_each_answer_ends_with_what_to_ask_next(lake: Path) -> None:
         (("drift", "gpu", "npu", "--op", "Torch"), "lakeprobe compare npu gpu --step 0"),
     ):
         done = lakeprobe(*words, "--lake", lake)
-        assert done.out.splitlines()[-1].endswith(last), words
+        assert done.out.splitlines()[-1].endswith(f"{last} --lake {lake}"), words
+        asked = shlex.split(done.out.splitlines()[-1])
+        assert lakeprobe(*asked[asked.index("lakeprobe") + 1 :]).code == 0, asked
+
+
+def test_what_to_ask_next_names_no_lake_that_the_environment_names(lake: Path) -> None:
+    assert lakeprobe("ls", LAKEPROBE_LAKE=lake).out.endswith("lakeprobe first-diff npu_vs_gpu\n")
 
 
 # ---- help -------------------------------------------------------------------------------------------------

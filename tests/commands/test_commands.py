@@ -177,7 +177,7 @@ def test_comparing_paths_with_files_to_write(folder: Path, tmp_path: Path) -> No
         rows = list(csv.DictReader(file))
     assert [row["Result"] for row in rows] == ["pass", "pass", "pass", "error"]
     again = lakeprobe("compare", folder / "bad", folder / "good", "--lake", lake)
-    assert again.out == done.out
+    assert again.out.replace(f" --lake {lake}", "") == done.out
     assert again.err.splitlines() == [
         f"run {run}: nothing to do, the lake has 1 unit from the same dump" for run in ("bad", "good")
     ]
@@ -209,7 +209,7 @@ def test_ingest_again_and_replace(folder: Path, tmp_path: Path) -> None:
     assert (first.code, first.out) == (0, "")
     read, hint = first.err.splitlines()
     assert re.fullmatch(r"run npu \(msprobe dump\): 1 unit, 1 op, 2 tensor rows, \d+ B read in \d+\.\d s", read)
-    assert hint == "next, read the run to compare it with: lakeprobe ingest PATH"
+    assert hint == f"next, read the run to compare it with: lakeprobe ingest PATH --lake {tmp_path / 'lake'}"
     before = listing(lake)
     again = lakeprobe("ingest", dump, "--run", "npu", LAKEPROBE_LAKE=lake)
     assert (again.code, again.out) == (0, "")
@@ -372,8 +372,10 @@ def test_ls_of_a_run_with_several_steps_and_a_name_that_needs_quotes(
     assert lakeprobe("compare", "t1.npu@step0", "t1.npu@step1", "--name", "the.steps", *lake).code == 0
     done = lakeprobe("ls", *lake)
     assert "  t1.npu\n" in done.out  # the run's folder, not that of its first step
-    assert """In SQL such names stand in double quotes: lakeprobe sql 'from "the.steps"'""" in done.out
-    assert done.out.endswith("Where the first difference is: lakeprobe first-diff the.steps\n")
+    assert """In SQL, put such names in double quotes: lakeprobe sql 'from "the.steps"' --lake """ in done.out
+    assert done.out.endswith(
+        f"Where the first difference is: lakeprobe first-diff the.steps --lake {tmp_path / 'lake'}\n"
+    )
 
 
 def test_show_of_a_run_that_is_not_there(folder: Path) -> None:

@@ -131,12 +131,12 @@ def test_what_differs_is_what_is_printed(narrow: dict[str, str], lake: Path) -> 
     assert [pair for pair in pairs if pair[0] == pair[1]] == []
 
 
-def test_many_ranks_begin_with_the_origin_and_end_with_what_to_ask(narrow: dict[str, str]) -> None:
+def test_many_ranks_begin_with_the_origin_and_end_with_what_to_ask(narrow: dict[str, str], lake: Path) -> None:
     text = narrow["ranks"]
     assert text.index("First difference: rank 1, Functional.gelu.1.forward") < text.index("the worst ops")
     assert text.count("the worst ops") == text.count("Verdict: ") == 1
-    assert "lakeprobe first-diff ranks\n" in text
-    assert "lakeprobe blame ranks\n" in text
+    assert f"lakeprobe first-diff ranks --lake {lake}\n" in text
+    assert f"lakeprobe blame ranks --lake {lake}\n" in text
 
 
 def test_a_name_that_sql_must_quote_is_shown_quoted(narrow: dict[str, str], lake: Path) -> None:
@@ -169,7 +169,7 @@ def test_runs_of_one_step_are_tables_and_no_blocks(narrow: dict[str, str], lake:
     comm = lakeprobe("comm", "ranks", "--lake", lake).out
     assert "── 1 ──" not in comm
     assert "step 0:\nkind            members       meetings  overwritten  elements  bytes  undecided\n" in comm
-    assert comm.endswith("\nWhich rank it came from: lakeprobe first-diff ranks\n")
+    assert comm.endswith(f"\nWhich rank it came from: lakeprobe first-diff ranks --lake {lake}\n")
 
 
 @pytest.mark.parametrize("flag", ["-h", "--help"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 
 import pytest
@@ -62,7 +63,7 @@ def test_what_paired_and_what_did_not(tmp_path: Path, sides: tuple[str, str]) ->
         ["0", "0", "golden", "Module.fc.Linear.forward.0", "1", "Cell.net.fc.Own.forward.0"],
     ]
     assert all(0.6 <= float(line[-1]) < 1 for line in unmatched)
-    assert " ".join(advice) == "A mapping of the names that differ: lakeprobe map ms pt"
+    assert " ".join(advice) == f"A mapping of the names that differ: lakeprobe map ms pt {shlex.join(map(str, lake))}"
 
 
 @pytest.mark.parametrize("option", ["-cm", "--cell-mapping"])
