@@ -351,7 +351,7 @@ function prepare() {
   fillFilters();
   for (let node = 0; node < model.size; node++) if (model.depths[node] === 0 && model.columns.label[node] >= 0 && /^(forward|backward)/.test(model.names[node])) opened[node] = 1;
   filter(); // draws the tree, also where no op will be selected
-  byId("to-cause").disabled = !said().cause && !said().first.length;
+  byId("to-cause").hidden = !said().cause && !said().first.length;
   if (isRun()) byId("to-cause").textContent = "To the first NaN";
   drawHeads();
   drawCrumbs();
@@ -411,7 +411,7 @@ function drawAnswer() {
     left.append(make("ol", { class: "crumbs", id: "crumbs", "aria-label": "Where it stands in the model" }));
     if (found.code) left.append(codeOf(found.code));
   } else {
-    left.append(make("p", { class: "cause-name", role: "heading", "aria-level": "2", text: isRun() ? "No NaN or inf" : String(verdict) }));
+    left.append(make("p", { class: "cause-name", role: "heading", "aria-level": "2", text: isRun() ? "No unexpected NaN or inf" : String(verdict) }));
   }
   (found ? right : left).append(make("p", { class: "kicker" }, found ? make("span", { class: "badge", text: isRun() ? verdict : `Verdict: ${verdict}` }) : "", ...coverage.map((/** @type {string} */ line) => make("span", { text: line.trim() }))));
   if (path.length) right.append(make("h3", { text: `From there to the loss: ${counted(path.length, "op")}` }), pathOf(path));
@@ -497,7 +497,7 @@ function drawLegend() {
 function fillFilters() {
   const counts = new Array(8).fill(0);
   for (const node of model.ops) counts[Math.max(0, model.columns.level[node])]++;
-  byId("filters").replaceChildren(...overview.head.levels.map((/** @type {string} */ name, /** @type {number} */ level) => {
+  byId("filters").replaceChildren(make("span", { class: "quiet", text: "Ops:" }), ...overview.head.levels.map((/** @type {string} */ name, /** @type {number} */ level) => {
     if (!name || !counts[level]) return "";
     const button = make("button", { type: "button", "aria-pressed": String(!hiddenLevels.has(level)) }, sign(level), `${name} ${counts[level]}`);
     button.addEventListener("click", () => {
@@ -634,7 +634,13 @@ function labelOf(node) {
     const call = match[3] && match[3] !== "0" ? ` (call ${match[3]})` : "";
     return kind === "parameters_grad" ? ["gradients", ""] : [shortened(path), `${match[2]}${call}`];
   }
-  return [brief(name), text(c.api_type[node]) + (c.level[node] < 0 ? ", not dumped" : "")];
+  return name.includes(".") ? [brief(name), text(c.api_type[node]) + (isUndumped(node) ? ", not dumped" : "")] : [shortened(name), ""];
+}
+
+/** Whether construct.json or stack.json names an op that dump.json lacks. A part of the step, such as optimizer, is no op.
+ * @param {number} node */
+function isUndumped(node) {
+  return model.columns.level[node] < 0 && model.columns.label[node] < 0 && model.names[node].includes(".");
 }
 
 /** The path of a module: layers.1.mlp.
@@ -676,7 +682,7 @@ function rowOf(node, index) {
 /** Why an op is grey.
  * @param {number} node */
 function why(node) {
-  if (model.columns.level[node] >= 0 || model.columns.label[node] >= 0) return "";
+  if (!isUndumped(node)) return "";
   return "\nnot in dump.json: construct.json or stack.json names it, and it was not dumped";
 }
 
@@ -768,7 +774,7 @@ function showKeys() {
     make("table", {}, make("tbody", {}, ...keys.map(([key, meaning]) => make("tr", {}, make("th", { scope: "row" }, make("kbd", { text: key })), make("td", { text: meaning }))))),
     make("h3", { text: "Signs" }),
     make("ul", { class: "list" }, ...levelsHere().map(([level]) => make("li", {}, sign(level), ` ${overview.head.levels[level]}`))),
-    make("p", { class: "quiet", text: isRun() ? "" : "An error of 1 is as large as the tensor. A module has the sign of the worst op in it." }),
+    make("p", { class: "quiet", text: isRun() ? "" : "An error of 1 is as large as the tensor. A module has the sign of the worst op in it, and the error of the worst if its own output was not recorded." }),
     make("p", {}, make("button", { type: "button", text: "Close", onclick: () => byId("keys").close() })));
   byId("keys").showModal();
 }
@@ -1072,7 +1078,7 @@ function drawOp() {
   if (golden && golden !== names[node]) parts.push(make("p", { class: "mono", text: `golden: ${golden}` }));
   if (c.target_seq[node] >= 0 && !golden && !isRun()) parts.push(make("p", { text: "Golden has no such op." }));
   if (c.target_op[node] < 0 && golden) parts.push(make("p", { text: "The target has no such op." }));
-  if (c.level[node] < 0 && c.label[node] < 0) parts.push(make("p", { text: "Not in dump.json: construct.json or stack.json names it, and it was not dumped." }));
+  if (isUndumped(node)) parts.push(make("p", { text: "Not in dump.json: construct.json or stack.json names it, and it was not dumped." }));
   if (node === cause) parts.push(make("p", { class: "why", text: sentence(said().cause.why) }));
   if (isModule) parts.push(make("p", {}, link("Show only this module", () => { scope = node; filter(); })), belowOf(node));
   parts.push(...leavesOf(node), ...linksOf(node), elsewhereOf(node), ...stacksOf(node));
