@@ -31,9 +31,9 @@ class ExitCode(IntEnum):
     """What a command's exit code means."""
 
     CLEAN = 0
-    """Nothing suspicious."""
+    """Success: nothing suspicious, or --fail-on was not asked for."""
     FINDINGS = 1
-    """Findings at or above --fail-on, or violations of an audit."""
+    """Findings at or above --fail-on, or found by verify, perturb, watch, signs or check."""
     USAGE = 2
     """Wrong usage, or input that cannot be read."""
     LAKE = 3

@@ -28,11 +28,12 @@ def unknown(where: object, kind: str, name: str, known: Iterable[str], hint: str
 
     names = list(known)
     alike = get_close_matches(name, names, 1, 0.75)
-    listed = ", ".join(names[:_MOST_NAMES]) or "none"
+    listed = ", ".join(names[:_MOST_NAMES])
     if len(names) > _MOST_NAMES:
         listed += f" and {len(names) - _MOST_NAMES} more: lakeprobe ls"
     has = f"did you mean {alike[0]}? It has" if alike else "it has"
-    return UsageError(f"{where} has no {kind} {name}; {has} {listed}{hint and '; '}{hint}")
+    others = f"; {has} {listed}" if names else ", nor any other"
+    return UsageError(f"{where} has no {kind} {name}{others}{hint and '; '}{hint}")
 
 
 _MOST_NAMES = 12

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextvars import ContextVar
-from pathlib import Path
 from shlex import quote
 
-_GIVEN: ContextVar[Path | None] = ContextVar("given", default=None)
+_GIVEN: ContextVar[str | None] = ContextVar("given", default=None)
 """The lake that the line of the running command names; none if it does not, or from Python."""
 
 
-def name_lake(lake: Path) -> Callable[[], None]:
+def name_lake(lake: str) -> Callable[[], None]:
     """Let every command that is written name `lake`, until the function that this returns is called."""
     token = _GIVEN.set(lake)
     return lambda: _GIVEN.reset(token)
@@ -20,4 +19,4 @@ def name_lake(lake: Path) -> Callable[[], None]:
 def command(*words: str) -> str:
     """Return the line of a shell for a command of lakeprobe. `words` go in as they are: quote names."""
     lake = _GIVEN.get()
-    return " ".join(["lakeprobe", *words, *(() if lake is None else ("--lake", quote(str(lake))))])
+    return " ".join(["lakeprobe", *words, *(() if lake is None else ("--lake", quote(lake)))])

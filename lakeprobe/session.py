@@ -155,12 +155,18 @@ class Lake:
         return layout.comparisons(self.path)
 
     def rm(self, name: str) -> None:
-        """Remove a run or comparison; comparisons of a run keep their rows. Raises UsageError and LakeError."""
+        """Remove a run, comparison, noise, verification or perturbation; comparisons keep their rows.
+
+        Raises UsageError and LakeError.
+        """
         upkeep.remove(self.path, name)
         self._see_changes()
 
     def rename(self, name: str, new: str) -> None:
-        """Rename a run or comparison; comparisons follow their run. Raises UsageError and LakeError."""
+        """Rename a run, comparison, noise, verification or perturbation; comparisons follow what they use.
+
+        Raises UsageError and LakeError.
+        """
         upkeep.rename(self.path, name, new)
         self._see_changes()
 
@@ -550,7 +556,7 @@ class Lake:
             self._measures = True
 
     def ls(self) -> str:
-        """Return what the lake holds as a text: its runs, comparisons and result tables."""
+        """Return what the lake holds as a text: its runs, comparisons, result tables and checks."""
         runs = self.sql(resources.sql("reports/runs"))
         monitored = self.sql(resources.sql("reports/monitored"))
         comparisons = [(name, self._covered_or_none(name)) for name in self.comparisons]

@@ -6,7 +6,7 @@ from lakeprobe.errors import unknown
 
 
 def test_an_unknown_name() -> None:
-    assert str(unknown("./lake", "run", "xpu", [])) == "./lake has no run xpu; it has none"
+    assert str(unknown("./lake", "run", "xpu", [])) == "./lake has no run xpu, nor any other"
     assert str(unknown("./lake", "run", "xpu", ["gpu", "npu"], "ingest it first")) == (
         "./lake has no run xpu; it has gpu, npu; ingest it first"
     )

@@ -73,7 +73,7 @@ def sources(lake: Path, given: Iterable[str]) -> tuple[tuple[StoredComparison, .
     names = [name for name in given if name in known]
     paths = [name for name in given if name not in known]
     if strange := [name for name in paths if not expanded(name).exists()]:
-        raise unknown(lake, "comparison", strange[0], known, "nor is there such a path")
+        raise unknown(lake, "comparison", strange[0], known, "there is no such path either")
     return tuple(comparison.load(lake, name) for name in names), tuple(map(Path, paths))
 
 

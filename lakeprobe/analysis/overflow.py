@@ -31,6 +31,7 @@ class Overflow(Struct, frozen=True):
 
     run: str
     golden: str | None
+    comparison: str | None
     births: duckdb.DuckDBPyRelation
     """The ops where NaN or inf arises, the first of all first, with inputs, outputs and advice."""
     spread: duckdb.DuckDBPyRelation
@@ -89,7 +90,8 @@ def overflow(
         keep(stages, "overflow_blind", "overflow/blind", {"run": run})
         return Overflow(
             run=run,
-            golden=golden if golden is not None else comparison,
+            golden=golden,
+            comparison=comparison,
             births=answer(connection, stages, "overflow/first_births"),
             spread=answer(connection, stages, "overflow/spread", {"run": run}),
             counts=answer(connection, stages, "overflow/counts", {"run": run, "steps": list(steps)}),

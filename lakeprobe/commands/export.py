@@ -63,6 +63,7 @@ def export(
         _export_series(lake, run, out, format, digits, steps_in_file)
         return
     from lakeprobe.export import export as run_export
+    from lakeprobe.output import counted
     from lakeprobe.work import default_jobs
 
     with diagnostics.progress("writing") as progress:
@@ -77,7 +78,8 @@ def export(
             progress=progress,
         )
     ops, files = (sum(getattr(unit, count) for unit in report.units) for count in ("ops", "tensor_files"))
-    diagnostics.note(f"written: {report.folder}: {len(report.units)} units, {ops} ops, {files} tensor files")
+    counts = ((len(report.units), "unit"), (ops, "op"), (files, "tensor file"))
+    diagnostics.note(f"written: {report.folder}: {', '.join(counted(*count) for count in counts)}")
     for note in report.notes:
         diagnostics.note(note)
 

@@ -6,7 +6,7 @@ from lakeprobe.commands.options import LakeOption
 
 
 def ls(lake: LakeOption = None) -> None:
-    """List the runs, comparisons and result tables of the lake.
+    """List the runs, comparisons, result tables, noises, verifications and perturbations of the lake.
 
     Example: lakeprobe ls --lake ./lake
     """

@@ -135,13 +135,21 @@ def _rows(sheet: Sheet) -> Iterator[tuple[Any, ...]]:
     return ((sheet.step, sheet.metric, *row) for row in sheet.rows.fetchall())
 
 
+def _as_number(cell: str | None) -> float | str | None:
+    """Return the number in a cell, which the terminal rounds as it does elsewhere; or the cell, if it holds none."""
+    try:
+        return None if cell is None else float(cell)
+    except ValueError:
+        return cell
+
+
 def _table(sheet: Sheet) -> str:
     """Return the first rows and ranks of a sheet, and how many more there are."""
     from lakeprobe import output
 
     columns = sheet.rows.columns
     shown = columns[: 1 + _MOST_RANKS]
-    rows = sheet.rows.fetchall()
+    rows = [(name, *map(_as_number, cells)) for name, *cells in sheet.rows.fetchall()]
     title = sheet.metric if sheet.step is None else f"{sheet.metric}, step {sheet.step}"
     text = f"{title}\n{output.aligned(shown, (row[: len(shown)] for row in rows))}"
     if sheet.count > len(rows):

@@ -36,10 +36,10 @@ def publish(
         return
     if discard:
         many = shards.discard(path, name)
-        diagnostics.note(f"{name}: the work of {many} {'shard' if many == 1 else 'shards'} was discarded")
+        diagnostics.note(f"{name}: the work of {output.counted(many, 'shard')} was discarded")
         return
     from lakeprobe.session import Lake
 
     with Lake(path) as opened, diagnostics.working(f"publishing {name}"):
         units = opened.publish(name)
-    diagnostics.note(f"{name} is in the lake: {units} {'unit' if units == 1 else 'units'}")
+    diagnostics.note(f"{name} is in the lake: {output.counted(units, 'unit')}")

@@ -16,7 +16,7 @@ def rename(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     lake: LakeOption = None,
 ) -> None:
-    """Rename a run, comparison, verification or perturbation.
+    """Rename a run, comparison, noise, verification or perturbation.
 
     What belongs to a run follows it. It asks first if comparisons use the run: they follow it too.
 
@@ -27,7 +27,7 @@ def rename(
 
     path = store.check(store.choose(lake))
     kept = upkeep.find(path, name)
-    users = upkeep.users_of(path, name) if kept.what == "run" else []
+    users = upkeep.users_of(path, kept)
     if yes or not users or diagnostics.agreed(f"rename {name} to {new}, in {', '.join(users)} too?"):
         with diagnostics.working(f"renaming {name}"):
             upkeep.rename(path, name, new)

@@ -1,4 +1,4 @@
-"""lakeprobe rm: remove runs, comparisons, verifications and perturbations from the lake."""
+"""lakeprobe rm: remove runs, comparisons, noises, verifications and perturbations from the lake."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ def rm(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     lake: LakeOption = None,
 ) -> None:
-    """Remove runs, comparisons, verifications and perturbations, after asking.
+    """Remove runs, comparisons, noises, verifications and perturbations, after asking.
 
-    With a run R go R.preflight, R.weights, its verifications and its perturbations. A comparison keeps its rows.
+    With a run R go R.preflight, R.weights, its verifications, perturbations and noises. A comparison keeps its rows.
 
     Example: lakeprobe rm npu_vs_gpu old_npu --yes
     """
@@ -29,8 +29,9 @@ def rm(
 
     path = store.check(store.choose(lake))
     for kept in [upkeep.find(path, name) for name in names]:
-        users = upkeep.users_of(path, kept.name) if kept.what == "run" else []
-        consequence = f" (a side of {', '.join(users)}, whose rows stay)" if users else ""
+        users = upkeep.users_of(path, kept)
+        use = "a side of" if kept.what == "run" else "used by"
+        consequence = f" ({use} {', '.join(users)}, whose rows stay)" if users else ""
         if kept.what == "run":
             others = [*upkeep.companions_of(path, kept.name), *upkeep.checks_of(path, kept.name)]
             consequence += f" with {', '.join(others)}" if others else ""

@@ -128,7 +128,7 @@ def _dump(
         if isinstance(side, str) and expanded(asked.name).exists():
             whole = _located(open_path(_absolute(expanded(asked.name))), *chosen)
             return _only(whole, asked)
-        raise unknown(lake, "run", str(side), known, "nor is there such a path")
+        raise unknown(lake, "run", str(side), known, "there is no such path either")
     here = _dump_here(asked.name, chosen, open_path)
     if here is not None and _was_read_from(lake, asked.name, here.located):
         return replaced(_only(here, asked), run=asked.name)

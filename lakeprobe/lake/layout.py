@@ -255,8 +255,13 @@ def noises(lake: Path | Snapshot) -> list[str]:
 
 
 def verifications(lake: Path | Snapshot) -> list[str]:
-    """The names of the verifications: ops of a run that were run again."""
+    """Return the names of the verifications: ops of a run that were run again."""
     return _names(lake, verification_name(""))
+
+
+def perturbations(lake: Path | Snapshot) -> list[str]:
+    """Return the names of the perturbations: ops whose inputs were changed after, and not while, a run was collected."""
+    return [name for name in _names(lake, perturbation_name("")) if "," not in name]
 
 
 def tables(lake: Path | Snapshot) -> list[str]:

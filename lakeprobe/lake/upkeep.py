@@ -1,9 +1,9 @@
 """Removes and renames what a lake has under a name, and keeps notes on runs and comparisons.
 
 Each change is one publication (`lakeprobe.lake.log`), so it is visible all at once or not at all. A renamed thing gets
-new folders, whose files are links to the old ones. What a run began with (R.preflight, R.weights), its verifications
-and its perturbations share its fate. Renaming a run also changes what refers to it: the comparisons in which it is a
-side, and the noises that were measured of it.
+new folders, whose files are links to the old ones. What a run began with (R.preflight, R.weights), its verifications,
+its perturbations and the noises that were measured of it share its fate. Renaming a run also changes the comparisons in
+which it is a side, and renaming a noise those that used it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from lakeprobe.system import files
 
 
 class Kept(Struct, frozen=True):
-    """A run, comparison, verification or perturbation: its kind, its name, and the path of its note."""
+    """A run, comparison, noise, verification or perturbation: its kind, its name, and the path of its note."""
 
     what: str
     name: str
@@ -32,7 +32,10 @@ class Kept(Struct, frozen=True):
 
 
 def find(lake: Path, name: str) -> Kept:
-    """Return what has the `name`: a run or else a comparison, verification or perturbation. Raises UsageError."""
+    """Return what has the `name`: a run, or else a comparison, noise, verification or perturbation.
+
+    Raises UsageError.
+    """
     snapshot = log.read(lake)
     if name in layout.runs(snapshot) or name in layout.monitored(snapshot):
         return Kept("run", name, layout.note_file(lake, f"run={name}"))
@@ -44,7 +47,11 @@ def find(lake: Path, name: str) -> Kept:
     raise unknown(lake, "run or comparison", name, [*layout.runs(snapshot), *layout.comparisons(snapshot)])
 
 
-_OTHERS = {"verification": layout.verification_name, "perturbation": layout.perturbation_name}
+_OTHERS = {
+    "noise": layout.noise_name,
+    "verification": layout.verification_name,
+    "perturbation": layout.perturbation_name,
+}
 
 
 def companions_of(lake: Path | Snapshot, run: str) -> list[str]:
@@ -54,15 +61,14 @@ def companions_of(lake: Path | Snapshot, run: str) -> list[str]:
 
 
 def checks_of(lake: Path | Snapshot, run: str) -> list[str]:
-    """Return the names in the log of the verifications and perturbations of `run`."""
+    """Return the names in the log of the verifications, perturbations and noises of `run`."""
     snapshot = layout.snapshot_of(lake)
-    names = [name for name in snapshot.places if name.startswith(tuple(name_of("") for name_of in _OTHERS.values()))]
-    return sorted(name for name in names if _run_of(_only_file(snapshot, name)) == run)
+    return sorted(name for name in snapshot.places if _is_check(name) and _run_of(snapshot, name) == run)
 
 
-def users_of(lake: Path | Snapshot, run: str) -> list[str]:
-    """Return the names of the comparisons in which `run` is a side."""
-    return [name for name in layout.comparisons(lake) if run in _sides(lake, name)]
+def users_of(lake: Path | Snapshot, kept: Kept) -> list[str]:
+    """Return the names of the comparisons that used it: the run as a side, or the noise."""
+    return [name for name in layout.comparisons(lake) if kept.name in _used(lake, name, kept.what)]
 
 
 def remove(lake: Path, name: str) -> None:
@@ -95,7 +101,7 @@ def rename(lake: Path, name: str, new: str) -> None:
             if new.lower() in {other.lower() for other in names}:
                 raise UsageError(f"{new} is the name of a {what} already; choose another")
         for old in _things(snapshot, kept):
-            follower = _new_name(old, kept.name, new)
+            follower = _new_name(old, kept, new)
             if follower != old and follower in snapshot.places:
                 raise UsageError(f"the lake has {follower} already; remove it, or choose another name")
 
@@ -136,8 +142,14 @@ def _things(snapshot: Snapshot, kept: Kept) -> Iterator[str]:
     yield from checks_of(snapshot, kept.name)
 
 
-def _new_name(thing: str, name: str, new: str) -> str:
-    """Return what the log calls a thing after the rename: a check that is not named after its run keeps its name."""
+def _new_name(thing: str, kept: Kept, new: str) -> str:
+    """Return what the log calls a thing after the rename: a check that is not named after its run keeps its name.
+
+    A noise keeps it in any case when its run is renamed: comparisons name the noise that they used.
+    """
+    if thing.startswith(layout.noise_name("")) and kept.what == "run":
+        return thing
+    name = kept.name
     return re.sub(rf"={re.escape(name)}(?=$|[/,]|\.preflight/|\.weights/)", lambda _: f"={new}", thing, count=1)
 
 
@@ -145,24 +157,18 @@ def _renamed(session: Session, snapshot: Snapshot, kept: Kept, new: str) -> Iter
     """Yield each thing that a rename changes: its new name, and its new folder in the session."""
     for number, name in enumerate(_things(snapshot, kept)):
         folder = session.folder / f"{number}"
-        if kept.what == "run" and name.startswith(tuple(name_of("") for name_of in _OTHERS.values())):
-            _rewrite(_only_file(snapshot, name), folder, "run", kept.name, new)
+        if kept.what == "run" and _is_check(name):
+            _rewrite(_only_file(snapshot, name), folder, _owner(name), kept.name, new)
         else:
             _linked(snapshot, name, folder)
-        yield _new_name(name, kept.name, new), folder
-    if kept.what != "run":
-        return
-    for user in users_of(snapshot, kept.name):
+        yield _new_name(name, kept, new), folder
+    for user in users_of(snapshot, kept):
         name = layout.comparison_name(user)
         folder = _linked(snapshot, name, session.folder / f"comparison-{user}", but=comparison.DESCRIPTION_FILE)
         described = _described(snapshot, user)
-        sides = {side: new for side in ("target", "golden") if described[side] == kept.name}
-        comparison.describe(folder, described | sides)
+        followed = {key: new for key in _USED[kept.what] if described[key] == kept.name}
+        comparison.describe(folder, described | followed)
         yield name, folder
-    for noise in layout.noises(snapshot):
-        folder = session.folder / f"noise-{noise}"
-        if _rewrite(layout.noise_file(snapshot, noise), folder, "golden", kept.name, new):
-            yield layout.noise_name(noise), folder
 
 
 def _linked(snapshot: Snapshot, name: str, folder: Path, but: str = "") -> Path:
@@ -177,45 +183,48 @@ def _linked(snapshot: Snapshot, name: str, folder: Path, but: str = "") -> Path:
     return folder
 
 
-def _rewrite(file: Path | None, folder: Path, column: str, name: str, new: str) -> bool:
-    """Write a file of the run `name`, which the `column` says, into the new `folder` as one of `new`.
-
-    Returns False if it belongs to another run.
-    """
+def _rewrite(file: Path, folder: Path, column: str, name: str, new: str) -> None:
+    """Write a file of the run `name`, which the `column` says, into the new `folder` as one of `new`."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    if file is None:
-        return False
     table = pq.read_table(files.readable(file), partitioning=None)
-    if column not in table.column_names or name not in table[column].unique().to_pylist():
-        return False
     runs = [new if run == name else run for run in table[column].to_pylist()]
     place = table.schema.get_field_index(column)
     folder.mkdir()
     pq.write_table(table.set_column(place, column, pa.array(runs, pa.string())), folder / file.name, compression="zstd")
-    return True
+
+
+def _is_check(name: str) -> bool:
+    """Return whether what the log calls `name` is a noise, verification or perturbation."""
+    return name.startswith(tuple(name_of("") for name_of in _OTHERS.values()))
+
+
+def _owner(name: str) -> str:
+    """Return the column that says of which run the noise, verification or perturbation `name` is."""
+    return "golden" if name.startswith(layout.noise_name("")) else "run"
 
 
 def _only_file(snapshot: Snapshot, name: str) -> Path:
-    """Return the file of a verification or perturbation."""
+    """Return the file of a noise, verification or perturbation."""
     place = snapshot.places[name]
     return (
         snapshot.lake / place.path / next(iter(place.files), layout.VERIFICATION_FILE)
     )  # one without files is damaged
 
 
-def _run_of(file: Path) -> str | None:
-    """Return the run that a verification or perturbation is of. None if its file is damaged or has no rows.
+def _run_of(snapshot: Snapshot, name: str) -> str | None:
+    """Return the run that a noise, verification or perturbation is of. None if its file is damaged or has no rows.
 
     Raises LakeError if the system cannot read it.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    file, column = _only_file(snapshot, name), _owner(name)
     try:
         with pq.ParquetFile(files.readable(file)) as opened:
-            runs = opened.read(columns=["run"])["run"]
+            runs = opened.read(columns=[column])[column]
     except (OSError, KeyError, pa.ArrowException) as error:
         _refuse_unknown(error, file)
         return None
@@ -244,13 +253,20 @@ def write_note(lake: Path, name: str, text: str) -> None:
             path.unlink(missing_ok=True)
 
 
-def _sides(lake: Path | Snapshot, name: str) -> tuple[str, str]:
+_USED = {"run": ("target", "golden"), "noise": ("noise",)}
+"""Where a comparison says what it used."""
+
+
+def _used(lake: Path | Snapshot, name: str, what: str) -> list[object]:
+    """Return the names of what the comparison `name` used of a kind."""
+    if what not in _USED:
+        return []
     try:
         stored = comparison.load(lake, name)
     except LakeError as error:
         _refuse_unknown(error.__cause__, layout.comparison_folder(lake, name))
-        return "", ""  # a damaged comparison has no sides
-    return stored.target, stored.golden
+        return []  # a damaged comparison does not say
+    return [getattr(stored, key) for key in _USED[what]]
 
 
 def _refuse_unknown(error: BaseException | None, path: Path | None) -> None:

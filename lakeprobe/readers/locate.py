@@ -259,7 +259,7 @@ def _in_order(root: Path, sources: list[Source]) -> tuple[Source, ...]:
         free = (rank for rank in range(len(group)) if rank not in taken)
         processes = sorted((source for source in group if source.process is not None), key=lambda it: it.process or 0)
         for rank, source in zip(free, processes, strict=False):
-            note = f"the dump does not know its rank ({source.folder.name}); taken as rank {rank}"
+            note = f"the dump does not record its rank ({source.folder.name}); taken as rank {rank}"
             numbered.append(replace(source, rank=rank, notes=(*source.notes, note)))
     numbered.sort(key=lambda source: (source.step, source.rank, source.part))
     for one, other in pairwise(numbered):

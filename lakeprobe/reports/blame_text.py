@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Iterator, Sequence
 from shlex import quote
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lakeprobe import hints, output
 from lakeprobe.analysis.beginnings import Beginning
@@ -14,9 +14,6 @@ from lakeprobe.analysis.blame import Blame
 from lakeprobe.lake.connection import records
 from lakeprobe.reports.parameters_text import beginning_lines
 from lakeprobe.reports.verdict_text import verdict_lines
-
-if TYPE_CHECKING:
-    pass
 
 _MOST_HOPS = 24
 _MOST_RANKS = 32

@@ -23,6 +23,8 @@ def communication_text(found: Communication, most: int = MOST) -> str:
 
 def _answer(found: Communication, most: int) -> Iterator[str]:
     broken = len(found.broken)
+    if not len(found.summary):
+        return
     if not broken:
         yield "No law of communication is broken, as far as the dump shows.\n"
         return

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakeprobe import hints, output
 from lakeprobe.analysis.verdict import Coverage
-from lakeprobe.lake import tables, upkeep
+from lakeprobe.lake import layout, tables, upkeep
 from lakeprobe.lake.comparison import latest
 from lakeprobe.lake.connection import records
 
@@ -40,6 +40,7 @@ def lake_text(
         _table(lake, [_comparison(name, covered) for name, covered in comparisons]),
         _table(lake, records(monitored)),
         _tables(lake),
+        _checks(lake),
         _quoting(name for name, _ in comparisons),
         _next([row[0] for row in runs.fetchall()], latest(lake)),
     ]
@@ -90,6 +91,16 @@ def _tables(lake: Path) -> str:
     stored = tables.stored(lake)
     rows = [(table.name, table.origin.kind, table.rows, _nearer(table.origin.sources[0])) for table in stored]
     return output.aligned(("table", "kind", "rows", "source"), rows) if rows else ""
+
+
+def _checks(lake: Path) -> str:
+    kinds = {
+        "noise": layout.noises(lake),
+        "verification": layout.verifications(lake),
+        "perturbation": layout.perturbations(lake),
+    }
+    rows = [(kind, name) for kind, names in kinds.items() for name in names]
+    return output.aligned(("kind", "name"), rows) if rows else ""
 
 
 def _quoting(names: Iterable[str]) -> str:

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from shlex import quote
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lakeprobe import hints, output
 from lakeprobe.analysis.overflow import Overflow
 from lakeprobe.lake.connection import records
-
-if TYPE_CHECKING:
-    pass
 
 _MOST_LEAVES = 8
 _MOST_UNITS = 32
@@ -26,7 +23,9 @@ _ORIGINS: dict[str, str] = {
 def overflow_text(found: Overflow) -> str:
     """Return the text: first the op where NaN or inf is born, then the spread over the ranks, then the counts."""
     counts = records(found.counts)
-    lines = [f"NaN and inf in {found.run}" + (f" against {found.golden}" if found.golden else ""), ""]
+    against = f" against {found.golden}" if found.golden else ""
+    target_of = f", the target of {found.comparison}" if found.comparison else ""
+    lines = [f"NaN and inf in {found.run}{against}{target_of}", ""]
     births = records(found.births)
     if births:
         lines += _births(births, sum(unit["born"] + unit["unseen"] for unit in counts))

@@ -17,7 +17,6 @@ from lakeprobe.system import files
 if TYPE_CHECKING:
     from lakeprobe.analysis.signs import Signs
 
-SUMMARY = "summary"
 _Lines = dict[str, dict[int, float]]
 
 

@@ -12,7 +12,7 @@ from lakeprobe.analysis.summary import Leaf, OpFinding, Summary
 from lakeprobe.lake.comparison import StoredComparison
 from lakeprobe.reports.first_difference_text import against, origins_text
 from lakeprobe.reports.parameters_text import beginning_lines, parameter_lines
-from lakeprobe.reports.verdict_text import nothing_stands_out, verdict_lines
+from lakeprobe.reports.verdict_text import NOT_COMPARED, nothing_stands_out, verdict_lines
 from lakeprobe.resources import quote_text
 
 if TYPE_CHECKING:
@@ -33,17 +33,8 @@ _FINDINGS = {
 }
 
 
-_KINDS = {
-    "compared": "compared",
-    "set_aside": "not judged",
-    "inside": "inside what the other side does in other steps",
-    "structure": "views and shapes",
-    "recomputed": "recomputed on one side only",
-    "unmatched": "without counterpart",
-    "unreadable": "unreadable",
-    "unrecorded": "without values on both sides",
-}
-"""What became of a row, in words."""
+_KINDS = ("compared", "set_aside", "inside", "structure", "recomputed", "unmatched", "unreadable", "unrecorded")
+"""What may become of a row, in the order in which it is told."""
 
 _NO_PASS = {"unmatched": "without counterpart", "unreadable": "unreadable", "skipped": "not judged"}
 """Verdicts that are neither a finding about values nor a pass, in words."""
@@ -248,7 +239,7 @@ def _worst(comparison: StoredComparison, summary: Summary) -> list[str]:
 
 def _counts(summary: Summary) -> list[str]:
     covered = summary.coverage
-    kinds = ", ".join(f"{covered.rows[kind]} {name}" for kind, name in _KINDS.items() if covered.rows[kind])
+    kinds = ", ".join(f"{covered.rows[kind]} {NOT_COMPARED.get(kind, kind)}" for kind in _KINDS if covered.rows[kind])
     ended = f": {kinds}" if kinds else ""
     verdicts = [f"{summary.count(verdict)} {verdict}" for verdict in ("error", "warning", "pass")]
     verdicts += [f"{summary.count(verdict)} {name}" for verdict, name in _NO_PASS.items() if summary.count(verdict)]

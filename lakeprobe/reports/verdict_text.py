@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from lakeprobe.analysis.verdict import Coverage, Verdict
 
-_REST = {
+NOT_COMPARED = {
     "unmatched": "without counterpart",
     "unrecorded": "without values on both sides",
-    "inside": "inside what the other side does in other steps",
+    "inside": "that only one side computes on its way",
     "structure": "views and shapes",
     "recomputed": "recomputed on one side only",
-    "set_aside": "not judged: recorded too early, too late, or by one tool alone",
+    "set_aside": "not judged",
 }
 """What became of rows that were not compared, in words."""
+
+_REASONS = {"set_aside": ": recorded too early or too late, or by only one tool"}
 
 
 def verdict_lines(coverage: Coverage) -> list[str]:
@@ -23,7 +25,11 @@ def verdict_lines(coverage: Coverage) -> list[str]:
     if coverage.rows["unreadable"]:
         lines.append(f"  {_rows(coverage.rows['unreadable'])} cannot be read")
     lines.append(f"  {_compared(coverage)}{_judged(coverage)}")
-    lines += [f"  {_rows(coverage.rows[kind])} {words}" for kind, words in _REST.items() if coverage.rows[kind]]
+    lines += [
+        f"  {_rows(coverage.rows[kind])} {words}{_REASONS.get(kind, '')}"
+        for kind, words in NOT_COMPARED.items()
+        if coverage.rows[kind]
+    ]
     if coverage.unpaired:
         lines.append(f"  steps and ranks without counterpart: {coverage.unpaired}")
     if coverage.incomplete:

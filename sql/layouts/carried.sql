@@ -1,7 +1,7 @@
 -- carried: the shards of the row of an op that differs most, with what is needed to hold each against golden.
 -- grain: one shard
 -- parameters: $comparison, $op, $step, $target, $golden, $golden_step, $golden_rank
--- carriers: the ranks that carry the difference, as far as the ranks' own numbers tell
+-- carriers: the ranks that carry the difference, as far as the ranks' own numbers show
 -- distance: of shards with the shape of the whole, how far the statistics are from golden's, relative to golden; infinite
 --   where only one of them is NaN
 WITH

@@ -1,4 +1,4 @@
--- carriers: the ranks that carry what is wrong with a leaf, as far as the ranks' own numbers tell.
+-- carriers: the ranks that carry what is wrong with a leaf, as far as the ranks' own numbers show.
 -- grain: one leaf
 -- parameters: after placed_members, decided, farthest
 -- Of copies that differ, those that are as the farthest from golden; of shards, those that an earlier rank has as well.

@@ -1,7 +1,7 @@
 -- whole_rows: the leaves of the merged unit in their order, and those that are left out.
 -- grain: one leaf of the whole
 -- is_single: it is the tensor of one rank, not put together of several and not what a collective made of it
--- shards: NULL where the ranks' numbers do not tell those of the whole
+-- shards: NULL where the ranks' numbers do not show those of the whole
 -- parameters: after merged, made_contents, interleaved, carriers, whole_order
 WITH
     differing AS (

@@ -506,7 +506,7 @@ def test_files_need_no_lake(made: Path, tmp_path: Path) -> None:
 
 
 def test_a_source_that_is_neither(made: Path) -> None:
-    with pytest.raises(UsageError, match="has no comparison three; it has md5, one, two; nor is there such a path"):
+    with pytest.raises(UsageError, match="has no comparison three; it has md5, one, two; there is no such path either"):
         merging.sources(made / "lake", ["one", "three"])
 
 

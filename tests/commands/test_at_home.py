@@ -281,7 +281,7 @@ def test_quiet_and_verbose(lake: Path, tmp_path: Path) -> None:
     assert re.search(r"^rule same_framework, .*noise_factor 16,", compared.err, re.MULTILINE)
     assert re.search(r"^comparing: \d+\.\d\d s$", compared.err, re.MULTILINE)
     refused = lakeprobe("compare", "npu", "none", "-q", "--lake", lake)
-    assert refused.line == f"lakeprobe: {lake} has no run none; it has gpu, npu; nor is there such a path"
+    assert refused.line == f"lakeprobe: {lake} has no run none; it has gpu, npu; there is no such path either"
 
 
 def test_progress_appears_after_a_second_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> None:

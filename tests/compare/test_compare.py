@@ -90,7 +90,7 @@ def test_ranks_by_place_keep_their_own_numbers(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("target", "golden", "options", "says"),
     [
-        ("nothing", "npu", {}, "has no run nothing; it has gpu, npu; nor is there such a path"),
+        ("nothing", "npu", {}, "has no run nothing; it has gpu, npu; there is no such path either"),
         ("npu", "gpu", {"tensors": "some"}, "--tensors some does not exist"),
         ("npu", "npu", {"name": "a/b"}, "'a/b' cannot name a comparison"),
         ("npu", "npu", {"name": "../out"}, "cannot name a comparison"),

@@ -48,7 +48,8 @@ def test_the_program_knows_the_commands_and_their_options(page: str) -> None:
         while hasattr(group, "commands"):
             context = group.make_context("lakeprobe", rest, parent=context)
             name, group, rest = group.resolve_command(context, [*context._protected_args, *context.args])
-        assert group.make_context(name, rest, parent=context).args == [], words
+        with group.make_context(name, rest, parent=context) as asked:
+            assert asked.args == [], words
 
 
 RUN_ELSEWHERE = {

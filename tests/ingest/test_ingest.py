@@ -232,7 +232,7 @@ def test_notes_name_the_unit(tmp_path: Path, lake: Path) -> None:
     report = ingest(tmp_path / "gpu", lake=lake, tensors="none")
     assert report.notes == [
         "run gpu step 3 rank 0: stack.json is missing",
-        "run gpu step 3 rank 0: the dump does not know its rank (proc77); taken as rank 0",
+        "run gpu step 3 rank 0: the dump does not record its rank (proc77); taken as rank 0",
         "run gpu step 3 rank 0: 1 tensor files were left out (--tensors none)",
     ]
     assert query(f"SELECT notes FROM {table(lake, 'dumps')}") == [([note.split(": ", 1)[1] for note in report.notes],)]

@@ -26,7 +26,6 @@ from lakeprobe.collect.watching.trials import DRAWS, FAILURES, UNCHANGED, Cannot
 from lakeprobe.collect.watching.values import Array
 from lakeprobe.tensors.changes import changed, compared, relative_difference
 
-_WIDE = {"float16": np.float32, "bfloat16": np.float32, "float32": np.float64}
 Results = dict[str, Array]
 
 
