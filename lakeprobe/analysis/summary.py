@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 HEADINGS = ("first", "beyond_noise", "worst")
 """The lists of ops in a summary, as analysis/summary_ops.sql names them."""
 
-_MACROS = (
+MACROS = (
     "finite_part", "magnitude", "is_finding", "is_of_values", "user_frames", "user_frame", "leaf_text", "root_elements",
-    "farthest_statistic", "statistic_text", "requires_grad_text", "compared_step_of", "compared_rank_of", "is_module",
-    "place_after",
+    "farthest_statistic", "statistic_text", "requires_grad_text", "is_trained_apart", "compared_step_of",
+    "compared_rank_of", "is_module", "place_after",
 )  # fmt: skip
 """The macros that the queries of a summary use."""
 
@@ -130,7 +130,7 @@ def _parameters(connection: duckdb.DuckDBPyConnection) -> tuple[ParameterFinding
 
 def summarise(comparison: StoredComparison) -> Summary:
     """Return the summary of a comparison in the lake."""
-    connection = connect(macros=_MACROS)
+    connection = connect(macros=MACROS)
     try:
         keep_footers(connection)
         for name, file in (("results", RESULTS_FILE), ("stacks", STACKS_FILE), ("suspects", SUSPECTS_FILE)):

@@ -27,7 +27,7 @@ COMPARISON_MACROS = (
     "is_sum", "is_product", "is_addend", "is_cast", "is_periodic", "has_few_bits", "makes_zeros_from", "place_after",
     "shift_unit", "kin_spread", "usual_shift", "moved_from", "calibration", "keeps_total", "spreads_gradient",
     "sums_to_zero", "steepest", "is_reduction", "value_key", "is_attention", "picks_rows", "writes_at", "is_epsilon",
-    "is_multiplication", "multiplies_once", "moves_in_repeat", "moved_by", "is_repeated",
+    "is_multiplication", "multiplies_once", "moves_in_repeat", "moved_by", "is_repeated", "rounding_band", "other_digest",
 )  # fmt: skip
 """The macros that the statements of a comparison use."""
 
@@ -36,7 +36,7 @@ MACROS = (
     "statistic_text", "requires_grad_text", "folder_of", "run_of", "step_of", "rank_of", "comparison_of",
     "compared_step_of", "compared_rank_of", "noise_of", "compacted_rows", "gathered_rows", "batched_rows", "group_text",
     "verification_of", "perturbation_of", "perturbation_status", "pre_check", "standard_status", "is_recomputation",
-    "recorded_statistics", "extremes_key",
+    "recorded_statistics", "extremes_key", "is_trained_apart",
 )  # fmt: skip
 """The macros that a user's SQL may use, and those that they use."""
 

@@ -39,7 +39,9 @@ WITH
             row,
             coalesce(results.target_seq, partners.target_seq) AS target_seq,
             if(coalesce(results.target_seq, partners.target_seq) IS NULL, results.golden_seq, NULL) AS only_golden_seq,
-            difference,
+            if(
+                is_trained_apart(target_requires_grad, golden_requires_grad, verdict), 'different', difference
+            ) AS difference,
             outcome,
             role = 'input' AND outcome = 'unmatched' AND is_module(coalesce(target_op, golden_op)) AS is_passed_on,
             verdict,
@@ -57,6 +59,7 @@ WITH
             AND results.target_seq IS NULL
         WHERE
             is_finding(difference, outcome, verdict)
+            OR is_trained_apart(target_requires_grad, golden_requires_grad, verdict)
     ),
     ops AS (
         SELECT

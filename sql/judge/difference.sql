@@ -4,8 +4,10 @@
 --   count). noise: within noise_factor spacings of the coarser dtype. different: neither.
 -- NULL: unknown. Either no value was recorded on both sides, or a saved tensor cannot be read; then the recorded
 -- statistics can show that the two differ, but not that they are equal.
--- Statistics are scaled by the tensor: max and min by the largest magnitude, the mean by norm / √n, the norm by itself,
--- because a mean near 0 is not a measure of its own error. The gradient of a parameter is a sum over what enters its
+-- Statistics that both units record are compared, scaled by the tensor: max and min by the largest magnitude, the mean by
+-- norm / √n, the norm by itself, because a mean near 0 is not a measure of its own error. A mask, such as -1e9, is the
+-- scale of itself alone: the other extreme is its own. Of contents of up to 16 bits of fraction half of the elements must
+-- agree to 0.5 % as well, or one large element would be the scale of all. The gradient of a parameter is a sum over what enters its
 -- module in the backward pass. If that sum is 0 in exact arithmetic, only rounding remains, so those inputs scale it as
 -- well. Of a partial sum of ranks the mean alone is known (layouts/merged): it is what can be compared.
 -- Adam divides each element of a mean gradient by its own size. Where that is within the rounding of the largest, the
@@ -37,9 +39,27 @@ WITH
         WHERE target_seq IN (SELECT seq FROM target_ops WHERE op LIKE 'Tensor.addcdiv_%') AND role = 'input'
         GROUP BY target_seq
     ),
+    -- a dump may leave a statistic out altogether
+    recorded AS (
+        SELECT
+            bool_or(target_max IS NOT NULL) AND bool_or(golden_max IS NOT NULL) AS has_max,
+            bool_or(target_min IS NOT NULL) AND bool_or(golden_min IS NOT NULL) AS has_min,
+            bool_or(target_mean IS NOT NULL) AND bool_or(golden_mean IS NOT NULL) AS has_mean,
+            bool_or(target_norm IS NOT NULL) AND bool_or(golden_norm IS NOT NULL) AS has_norm
+        FROM paired
+    ),
     sides AS (
         SELECT
-            p.*,
+            p.* REPLACE (
+                if(has_max, target_max, NULL) AS target_max,
+                if(has_max, golden_max, NULL) AS golden_max,
+                if(has_min, target_min, NULL) AS target_min,
+                if(has_min, golden_min, NULL) AS golden_min,
+                if(has_mean, target_mean, NULL) AS target_mean,
+                if(has_mean, golden_mean, NULL) AS golden_mean,
+                if(has_norm, target_norm, NULL) AS target_norm,
+                if(has_norm, golden_norm, NULL) AS golden_norm
+            ),
             if(p.role <> 'input' AND steps.is_rounding, 2 * steps.step, NULL) AS step,
             m.values_equal,
             m.measurement,
@@ -51,27 +71,32 @@ WITH
             m.euclidean_distance,
             m.scale_max,
             m.scale_norm,
-            getvariable('noise_factor') * greatest(epsilon_of(target_dtype), epsilon_of(golden_dtype)) AS noise,
+            rounding_band(target_dtype, golden_dtype) AS noise,
             coalesce(incoming.norm, 0) AS incoming_norm,
             greatest(
                 coalesce(incoming.norm, 0),
                 magnitude_of(target_max, target_min),
                 magnitude_of(golden_max, golden_min)
             ) AS magnitude,
+            is_mask(target_max, target_min) OR is_mask(golden_max, golden_min) AS max_is_mask,
+            is_mask(target_min, target_max) OR is_mask(golden_min, golden_max) AS min_is_mask,
+            coalesce(m.five_thousandths_ratio >= 0.5, true)
+            OR coalesce(incoming.norm > 0, false)
+            OR greatest(epsilon_of(target_dtype), epsilon_of(golden_dtype)) > 2.0 ** -10 AS agrees_by_element,
             greatest(target_norm, golden_norm, incoming.norm) AS norm,
             root_elements_of(golden_shape) AS root_elements,
             target_data_name IS NOT NULL
             AND golden_data_name IS NOT NULL
             AND (content_problem IS NOT NULL OR coalesce(m.measurement = 'unreadable', false)) AS is_unreadable,
-            (target_digest IS NULL OR golden_digest IS NULL)
+            other_digest(target_digest, golden_digest) IS NULL
             AND coalesce(
                 target_max + golden_max,
                 target_min + golden_min,
                 target_mean + golden_mean,
                 target_norm + golden_norm
             ) IS NULL
-            AND target_shape = golden_shape
-            AND coalesce(list_aggregate(golden_shape, 'product'), 1) > 0 AS is_unrecorded,
+            AND target_shape IS NOT DISTINCT FROM golden_shape
+            AND coalesce(list_aggregate(golden_shape, 'product'), 1) <> 0 AS is_unrecorded,
             p.role = 'input'
             AND target_slot = 'input.0'
             AND target_kind = 'tensor'
@@ -80,10 +105,18 @@ WITH
             AND p.target_seq IN (FROM overwriting) AS is_overwritten,
             coalesce(target_max, target_min, target_norm) IS NULL OR coalesce(golden_max, golden_min, golden_norm) IS NULL AS has_mean_alone
         FROM paired AS p
+        CROSS JOIN recorded
         LEFT JOIN metrics AS m ON m.row = p.row
         LEFT JOIN incoming ON incoming.seq = p.target_seq
         LEFT JOIN steps ON steps.target_seq = p.target_seq
         WHERE target_row IS NOT NULL AND golden_row IS NOT NULL
+    ),
+    scaled AS (
+        SELECT
+            *,
+            if(min_is_mask AND NOT max_is_mask, greatest(incoming_norm, abs(target_max), abs(golden_max)), magnitude) AS max_scale,
+            if(max_is_mask AND NOT min_is_mask, greatest(incoming_norm, abs(target_min), abs(golden_min)), magnitude) AS min_scale
+        FROM sides
     ),
     judged AS (
         SELECT
@@ -99,7 +132,7 @@ WITH
                             WHEN is_device(target_value) AND is_device(golden_value) THEN 'equal'
                             WHEN NOT same_extra(target_extra, golden_extra) THEN 'different'
                             WHEN NOT same_type(target_type, golden_type) THEN 'different'
-                            WHEN same_value(target_value, golden_value) OR max_diff = 0 THEN 'equal'
+                            WHEN same_value(target_value, golden_value) OR (max_diff = 0 AND isfinite(target_number)) THEN 'equal'
                             ELSE 'different'
                         END
                 WHEN
@@ -118,14 +151,17 @@ WITH
                     THEN
                         if(
                             measurement IN ('measured', 'scalar')
+                            AND agrees_by_element
+                            AND (is_within(max_diff, noise * max_scale) OR same_statistic(target_max, golden_max))
+                            AND (is_within(min_diff, noise * min_scale) OR same_statistic(target_min, golden_min))
                             AND is_within(max_abs_error, noise * greatest(scale_max, incoming_norm))
                             AND (euclidean_distance IS NULL OR is_within(euclidean_distance, noise * greatest(scale_norm, incoming_norm))),
                             'noise',
                             'different'
                         )
-                WHEN target_digest <> golden_digest THEN 'different'
+                WHEN other_digest(target_digest, golden_digest) THEN 'different'
                 WHEN is_unrecorded THEN NULL
-                WHEN target_digest = golden_digest THEN 'equal'
+                WHEN NOT other_digest(target_digest, golden_digest) THEN 'equal'
                 WHEN
                     same_statistic(target_max, golden_max)
                     AND same_statistic(target_min, golden_min)
@@ -144,14 +180,14 @@ WITH
                         END
                 WHEN
                     noise > 0
-                    AND is_within(max_diff, noise * magnitude)
-                    AND is_within(min_diff, noise * magnitude)
+                    AND (is_within(max_diff, noise * max_scale) OR same_statistic(target_max, golden_max))
+                    AND (is_within(min_diff, noise * min_scale) OR same_statistic(target_min, golden_min))
                     AND (is_within(mean_diff, noise * norm / root_elements) OR same_statistic(target_mean, golden_mean))
                     AND (is_within(norm_diff, noise * norm) OR same_statistic(target_norm, golden_norm))
                     THEN 'noise'
                 ELSE 'different'
             END AS difference
-        FROM sides
+        FROM scaled
     )
 SELECT
     row,

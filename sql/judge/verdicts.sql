@@ -73,7 +73,7 @@ WITH
         SELECT row
         FROM paired
         WHERE
-            target_digest <> golden_digest
+            other_digest(target_digest, golden_digest)
             AND target_shape = golden_shape
             AND target_norm = golden_norm
             AND (target_max, target_min, target_mean) IS NOT DISTINCT FROM (golden_max, golden_min, golden_mean)
@@ -109,7 +109,7 @@ WITH
                     THEN target_seq NOT IN (SELECT seq FROM without_gradients WHERE side = 'target')
                 ELSE golden_seq NOT IN (SELECT seq FROM without_gradients WHERE side = 'golden')
             END AS other_requires_grad,
-            target_digest <> golden_digest AS other_digest,
+            other_digest(target_digest, golden_digest) AS other_digest,
             (target_digest IS NULL) <> (golden_digest IS NULL) AS one_digest,
             isfinite(coalesce(target_max, target_number)) AS target_max_finite,
             isfinite(coalesce(target_min, target_number)) AS target_min_finite,

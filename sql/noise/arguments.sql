@@ -147,7 +147,7 @@ WITH
         GROUP BY module
         HAVING count(DISTINCT side) > 1
     ),
-    -- what is trained in one run only is told where it is taken first
+    -- what is trained in one run only is told where it is taken or made first
     trained AS (
         SELECT o.number, p.row
         FROM paired AS p
@@ -156,7 +156,6 @@ WITH
         WHERE
             o.phase = 'forward'
             AND o.is_leaf
-            AND p.role IN ('input', 'parameters')
             AND coalesce(module_of(o.parent) NOT IN (FROM called_again), true)
         ORDER BY o.number, p.row
         LIMIT 1

@@ -401,7 +401,7 @@ SELECT
         OR other_integers
         OR other_nonfinite
         OR coalesce(target_zeros <> golden_zeros, false)
-        OR coalesce(values_equal IS NULL AND target_digest <> golden_digest, false)
+        OR coalesce(values_equal IS NULL AND other_digest(target_digest, golden_digest), false)
         OR coalesce(
             target_norm <> golden_norm
             AND abs(target_norm - golden_norm) > if(is_float, greatest(rounding, cast_error), 0) * greatest(target_norm, golden_norm),

@@ -45,7 +45,7 @@ WITH
         WHERE
             comparison = $comparison
             AND target_digest IS NOT NULL
-            AND target_digest <> golden_digest
+            AND other_digest(target_digest, golden_digest)
             AND max_diff = 0
             AND min_diff = 0
             AND coalesce(mean_diff, 0) = 0

@@ -9,7 +9,7 @@ SELECT
     if(results.role IN ('input', 'parameters'), 'input', 'output') AS side,
     substr(coalesce(target_name, golden_name), length(coalesce(target_op, results.golden_op)) + 2) AS slot,
     CASE
-        WHEN results.difference = 'equal' AND target_requires_grad <> golden_requires_grad AND verdict = 'error'
+        WHEN results.difference = 'equal' AND is_trained_apart(target_requires_grad, golden_requires_grad, verdict)
             THEN 'requires_grad'
         ELSE coalesce(results.difference, results.outcome)
     END AS difference,
