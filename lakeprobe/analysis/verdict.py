@@ -25,7 +25,7 @@ class Verdict(StrEnum):
     NOTHING_COMPARED = "nothing compared"
     """No row of one side was compared with a row of the other."""
     DIFFERENT = "different"
-    """A pair differs beyond float noise."""
+    """A pair differs beyond float noise, or only one run trains a tensor."""
     UNREADABLE = "unreadable"
     """Nothing that was read differs, but a tensor could not be read."""
     INCOMPLETE = "incomplete"

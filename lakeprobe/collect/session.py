@@ -175,7 +175,7 @@ def contained(method: Method) -> Method:
         except (UsageError, OverflowFoundError):
             raise
         except Exception as error:  # the training must go on
-            self._give_up()
+            self.give_up()
             if self._on_failure == "raise":
                 raise
             reason = " ".join(str(error).split()) or type(error).__name__
@@ -304,7 +304,7 @@ class Collector:
         self._capture.stop()
         self._sink.close()
 
-    def _give_up(self) -> None:
+    def give_up(self) -> None:
         """Stop collecting for good, and restore framework and model. The next command picks up what is on the disk.
 
         A part that failed before may fail again, so each part is tried.

@@ -7,17 +7,26 @@ from __future__ import annotations
 
 import atexit
 import functools
+import multiprocessing
 import os
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from lakeprobe import diagnostics
 from lakeprobe.collect.preflight import FOLDER, gather, generators, write
-from lakeprobe.errors import UsageError
+from lakeprobe.errors import OverflowFoundError, UsageError
+
+if TYPE_CHECKING:
+    from lakeprobe.collect.config import Configuration
+    from lakeprobe.collect.session import Collector
 
 CONFIG = "LAKEPROBE_RUN_CONFIG"
 """The environment variable with the path of the run's config.json."""
+FIRST = "LAKEPROBE_RUN_FIRST"
+"""The environment variable with the process id of the first process that imported torch."""
 
 
 def launched(command: Sequence[str], variables: Mapping[str, str]) -> int:
@@ -36,13 +45,72 @@ def launched(command: Sequence[str], variables: Mapping[str, str]) -> int:
 
 def begin() -> None:
     """Do what `lakeprobe run` or `preflight pack` was asked for, in the process of a script that imports torch."""
+    trains = _training()
     if os.environ.get(CONFIG):
-        _collect()
+        with _told():
+            _collect(trains)
     if os.environ.get(FOLDER):
-        _pack()
+        _pack(trains)
 
 
-def _pack() -> None:
+def _training() -> Callable[[], bool]:
+    """Return what says whether this process trains. Others start the one that does, or prepare its data.
+
+    The first process that imports torch trains, and any other once it has made an optimizer or called
+    init_process_group. Only what a process does itself counts: a worker inherits the rank in the environment, and if it
+    is forked, also the optimizers and the group of processes.
+    """
+    import torch
+    from torch.optim import Optimizer
+
+    def group() -> Any:
+        return torch.distributed.group.WORLD if torch.distributed.is_available() else None
+
+    process = str(os.getpid())
+    is_first, has_optimizer, inherited = os.environ.setdefault(FIRST, process) == process, False, None
+    make = Optimizer.__init__
+
+    @functools.wraps(make)
+    def made(self: Any, *args: Any, **kwargs: Any) -> None:
+        nonlocal has_optimizer
+        make(self, *args, **kwargs)
+        has_optimizer = True
+
+    def forget() -> None:
+        nonlocal is_first, has_optimizer, inherited
+        is_first, has_optimizer, inherited = False, False, group()
+
+    def trains() -> bool:
+        if has_optimizer or (is_first and multiprocessing.parent_process() is None):
+            return True
+        joined = group()
+        return joined is not None and joined is not inherited
+
+    Optimizer.__init__ = made
+    _in_forks(forget)
+    return trains
+
+
+def _in_forks(function: Callable[[], None]) -> None:
+    """Call `function` in every process that is forked from this one."""
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=function)
+
+
+@contextmanager
+def _told(give_up: Callable[[], None] = lambda: None) -> Iterator[None]:
+    """Tell in one line what goes wrong, and give up. Only an overflow ends the training, if config.json asks for it."""
+    try:
+        yield
+    except OverflowFoundError:
+        raise
+    except Exception as error:  # noqa: BLE001 the training must go on
+        reason = " ".join(str(error).split()) or type(error).__name__
+        diagnostics.note(f"lakeprobe: {reason}; lakeprobe run collects nothing from here on, the training goes on")
+        give_up()
+
+
+def _pack(trains: Callable[[], bool]) -> None:
     """Pack a preflight just before the first call of a module, which is the model; its arguments are the data."""
     import torch
 
@@ -52,6 +120,8 @@ def _pack() -> None:
 
     @functools.wraps(call)
     def watched(module: Any, *args: Any, **kwargs: Any) -> Any:
+        if not trains():
+            return call(module, *args, **kwargs)
         torch.nn.Module.__call__ = call
         draws = counted.stop()
         folder = Path(os.environ.pop(FOLDER))
@@ -63,42 +133,90 @@ def _pack() -> None:
     torch.nn.Module.__call__ = watched
 
 
-def _collect() -> None:
+def _collect(trains: Callable[[], bool]) -> None:
     """Collect from the first call of a module on, whose module is the model.
 
-    A step ends when a module is called or the program exits, after an optimizer has stepped. Raises UsageError and
-    LakeError if config.json is wrong or asks for steps that the lake already has.
+    A step ends when a module is called or the program exits, after an optimizer has stepped. Raises UsageError if
+    config.json is wrong.
     """
     import torch
     from torch.optim.optimizer import register_optimizer_step_post_hook
 
-    from lakeprobe.collect.debugger import PrecisionDebugger
+    from lakeprobe.collect import config, frameworks
 
-    debugger = PrecisionDebugger(os.environ[CONFIG])
+    configuration = config.load(os.environ[CONFIG])
+    if configuration.seed is not None:  # now, and not with the first step: the script may choose another seed
+        frameworks.seed(configuration.seed, deterministic=configuration.deterministic)
     call = torch.nn.Module.__call__
-    started = stepped = False
-
-    def has_stepped(*_: Any) -> None:  # not the end of the step: several optimizers may step in a row
-        nonlocal stepped
-        stepped = started
-
-    def end_step() -> None:
-        nonlocal stepped
-        if stepped:
-            stepped = False
-            debugger.step()
+    steps = _Steps(configuration)
 
     @functools.wraps(call)
     def watched(module: Any, *args: Any, **kwargs: Any) -> Any:
-        nonlocal started
-        if started and not stepped:
+        if not (steps.has_stepped if steps.is_started else trains()):
             return call(module, *args, **kwargs)
-        end_step()
-        if not started:
-            started = True
-            debugger.start(module)
+        steps.end()
+        if not steps.is_started:
+            steps.start(module)
         return torch.nn.Module.__call__(module, *args, **kwargs)
 
     torch.nn.Module.__call__ = watched
-    register_optimizer_step_post_hook(has_stepped)
-    atexit.register(end_step)
+    register_optimizer_step_post_hook(steps.stepped)
+    atexit.register(steps.report)
+    _in_forks(steps.forget)
+
+
+class _Steps:
+    """The steps of this process. What goes wrong is told, and the training goes on."""
+
+    def __init__(self, configuration: Configuration) -> None:
+        self._configuration = configuration
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin anew. A forked process leaves to its parent what that collects."""
+        self.is_started = self.has_stepped = False
+        self._collector: Collector | None = None
+
+    def start(self, model: Any) -> None:
+        """Begin the first step, of `model`."""
+        self.is_started = True
+        with _told():
+            self._collector = _started(self._configuration, model)
+            atexit.register(self.end)  # runs before the collector closes, which would cut the last step off
+
+    def stepped(self, *_: Any) -> None:
+        """Note that an optimizer has stepped. This does not end the step: several may step in a row."""
+        self.has_stepped = True
+
+    def end(self) -> None:
+        """End the step if an optimizer has stepped."""
+        has_stepped, self.has_stepped = self.has_stepped, False
+        if has_stepped and self._collector is not None:
+            with _told(self._collector.give_up):
+                self._collector.step()
+
+    def report(self) -> None:
+        """Say at exit why a training was not collected."""
+        if self.has_stepped and not self.is_started:
+            diagnostics.note("lakeprobe: nothing was collected: an optimizer stepped, but no module was called")
+
+
+def _started(configuration: Configuration, model: Any) -> Collector | None:
+    """Start to collect `model`. Returns the collector, or None for a monitor, which ends its steps itself.
+
+    Raises UsageError and LakeError.
+    """
+    from lakeprobe.collect.session import Collector, lake_and_run_of
+
+    if configuration.dump_path is None:
+        raise UsageError("config.json needs a dump_path, whose last folder names the run")
+    lake, run = lake_and_run_of(configuration.dump_path)
+    if configuration.probe is not None:
+        from lakeprobe.monitoring import probing
+
+        probing.begin(configuration, model, run=run, lake=lake, replace=False)
+        return None
+    collector = Collector(model, configuration.settings, run=run, lake=lake)
+    with _told(collector.give_up):  # such as a run that the lake already has
+        collector.start()
+    return collector

@@ -12,17 +12,21 @@ _HERE = str(Path(__file__).parent)
 
 
 class _Torch:
-    """Finds torch, and calls `begin` once torch has been imported."""
+    """Finds torch, and calls `begin` once torch has been imported. A program may look for torch first."""
 
     def find_spec(self, name: str, *_: object) -> ModuleSpec | None:
         if name != "torch":
             return None
         sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(name)
+        try:
+            spec = importlib.util.find_spec(name)
+        finally:
+            sys.meta_path.insert(0, self)
         if spec is not None and spec.loader is not None:
             load = spec.loader.exec_module
 
             def load_and_begin(module: object) -> None:
+                sys.meta_path.remove(self)
                 load(module)  # type: ignore[arg-type]
                 from lakeprobe.collect.running import begin
 
