@@ -12,9 +12,10 @@ import typer
 
 from lakeprobe.commands.layout import Group
 from lakeprobe.diagnostics import ExitCode, Volume, crash, fail, speak
-from lakeprobe.errors import LakeprobeError
+from lakeprobe.errors import LakeprobeError, UsageError
 from lakeprobe.lake.interrupting import heeding_ctrl_c
-from lakeprobe.output import write_any_encoding
+from lakeprobe.output import document, prepare_streams
+from lakeprobe.system.files import has_working_directory
 from lakeprobe.version import __version__
 
 app = typer.Typer(
@@ -30,7 +31,7 @@ app = typer.Typer(
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(__version__)
+        document(__version__)
         raise typer.Exit
 
 
@@ -67,9 +68,14 @@ def completed(words: Sequence[str]) -> list[str]:
     return complete
 
 
+_NOWHERE = UsageError(
+    "the working directory was removed; change to another folder, or give every path from / on, that of --lake too"
+)
+
+
 def main() -> None:
     """Run the command line. Exits with a code of `lakeprobe.diagnostics.ExitCode`."""
-    write_any_encoding()
+    prepare_streams()
     speak(Volume.USUAL)
     try:
         with heeding_ctrl_c():
@@ -79,4 +85,5 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.exit(ExitCode.INTERRUPTED)
     except Exception as error:  # noqa: BLE001 the last resort: a bug must not exit with the code of findings
-        sys.exit(crash(error))
+        is_nowhere = isinstance(error, FileNotFoundError) and not has_working_directory()
+        sys.exit(fail(_NOWHERE) if is_nowhere else crash(error))

@@ -6,14 +6,16 @@ import codecs
 import csv
 import io
 import json
+import math
 import os
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from lakeprobe import colours, forms
-from lakeprobe.errors import LakeprobeError
+from lakeprobe.errors import LakeprobeError, UsageError
 from lakeprobe.shown import shown as shown
 from lakeprobe.table_text import aligned as aligned
 from lakeprobe.table_text import aligned_below as aligned_below
@@ -34,12 +36,13 @@ def _replaced(error: UnicodeError) -> tuple[str, int]:
     return "".join(written), error.end
 
 
-def write_any_encoding() -> None:
+def prepare_streams() -> None:
     """Let stdout and stderr accept every text, whatever their encoding (C and Latin locales, Windows consoles).
 
-    One that the caller closed (`>&-`) discards it.
+    One that the caller closed (`>&-`) discards it, and a closed stdin (`<&-`) is empty.
     """
-    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115 it stays open until the program ends
+    sys.stdin = sys.stdin or open(os.devnull)  # noqa: SIM115 it stays open until the program ends
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
     codecs.register_error("lakeprobe", _replaced)
     for stream in (sys.stdout, sys.stderr):
@@ -138,10 +141,31 @@ def write_csv(columns: Sequence[str], values: Iterable[Row]) -> None:
 
 
 def write_json(columns: Sequence[str], values: Iterable[Row]) -> None:
-    """Write rows as one JSON object per line."""
+    """Write rows as one JSON object per line. NaN and infinities are texts, since JSON has no such numbers.
+
+    Raises UsageError if two columns have one name, of which an object would keep one.
+    """
+    if twice := next((name for name, count in Counter(columns).items() if count > 1), None):
+        raise UsageError(f"{twice} is the name of more than one column, and JSON would keep one; rename it with AS")
     for row in values:
-        line = json.dumps(dict(zip(columns, row, strict=True)), default=str, ensure_ascii=False)
+        line = json.dumps(in_json(dict(zip(columns, row, strict=True))), ensure_ascii=False, allow_nan=False)
         sys.stdout.write(shown(line) + "\n")
+
+
+def in_json(value: Any) -> Any:
+    """Return a value of DuckDB, lists and mappings in depth, with a text for each part that JSON lacks."""
+    if isinstance(value, dict):
+        return {_key_in_json(key): in_json(part) for key, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [in_json(part) for part in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return json.dumps(value)
+    return value if value is None or isinstance(value, (str, int, float)) else str(value)
+
+
+def _key_in_json(key: Any) -> str:
+    found = in_json(key)
+    return found if isinstance(found, str) else json.dumps(found)
 
 
 def _cell(value: Any) -> str:

@@ -37,7 +37,8 @@ def check(
         unfit = staging.unfit(path)
     if unfit:
         output.text("\n".join(unfit))
-        diagnostics.note(f"{len(unfit)} things do not fit the log; mend it: {hints.command('check', '--repair')}")
+        many = output.counted(len(unfit), "thing")
+        diagnostics.note(f"{many} at odds with the log; mend it: {hints.command('check', '--repair')}")
         raise typer.Exit(diagnostics.ExitCode.FINDINGS)
     with query_errors(), Lake(path) as opened:
         with diagnostics.working("running the audits"):

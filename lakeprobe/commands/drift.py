@@ -155,8 +155,10 @@ def _tables(found: DriftReport) -> dict[Table, Any]:
 
 
 def _overview(found: DriftReport, most: int, is_asked: bool) -> str:
-    """Return the runs, then the rows that leave first and farthest; also the modules if no op was named."""
-    parts = [_table(found.by_run.columns, found.by_run.fetchall())]
+    """Return where each run leaves, then the rows that do so first and farthest; and the modules if no op was named."""
+    from lakeprobe.lake.connection import records
+
+    parts = ["".join(_leaving(run, found.golden) for run in records(found.by_run))]
     for relation, what in ((found.rows, "rows"), *(() if is_asked else ((found.modules, "modules"),))):
         rows = relation.fetchall()
         if not rows:
@@ -166,6 +168,25 @@ def _overview(found: DriftReport, most: int, is_asked: bool) -> str:
         if len(shown) < len(rows):
             parts[-1] += f"{len(shown)} of {len(rows)} {what}; all with --table {what}\n"
     return "\n".join(parts)
+
+
+def _leaving(run: dict[str, Any], golden: str) -> str:
+    """Return where a run leaves golden, and how much of it does."""
+    from lakeprobe import output
+
+    rows, worst = output.counted(run["rows"], "row"), ""
+    if run["worst"] is not None:
+        worst = f", at worst {_distance(run['worst'])}"
+    if run["leaves_at"] is None:
+        return f"{run['run']} does not leave {golden}: {rows}{worst}\n"
+    return output.folded(
+        f"{run['run']} leaves {golden} in step {run['leaves_at']} on rank {run['rank']}: {run['name']}\n"
+        f"  off by {_distance(run['distance'])}{worst}; {run['rows_away']} of {rows} leave\n"
+    )
+
+
+def _distance(share: float) -> str:
+    return f"{share:.4g}"
 
 
 def _next(found: DriftReport) -> str:

@@ -77,7 +77,7 @@ def ingest(
             jobs=jobs or default_jobs(),
             progress=progress,
         )
-    for line in ingest_lines(report):
+    for line in (*report.remarks, *ingest_lines(report)):
         diagnostics.note(line)
     for unit in report.units:
         diagnostics.detail(f"  {unit.key} ({', '.join(unit.formats)}): {unit.ops} ops, {unit.dump_bytes} bytes")

@@ -13,7 +13,7 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup, TyperOption
 
-from lakeprobe import diagnostics
+from lakeprobe import diagnostics, output
 from lakeprobe.table_text import fold
 
 GROUPS: dict[str, tuple[str, ...]] = {
@@ -35,6 +35,10 @@ _WIDTH = 80
 
 class Commands(TyperGroup):
     """A command of commands: its help lists them in whole sentences."""
+
+    def get_help_option(self, ctx: Any) -> Any:
+        """Return the option --help, which writes as every command does."""
+        return _writing(super().get_help_option(ctx))
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help as that of a command is written."""
@@ -119,6 +123,10 @@ class Command(TyperCommand):
                 parameter.metavar = f"{parameter.name.upper()}{'...' if parameter.nargs == -1 else ''}"
         super().__init__(*arguments, params=[*(params or ()), *_common()], **options)
 
+    def get_help_option(self, ctx: Any) -> Any:
+        """Return the option --help, which writes as every command does."""
+        return _writing(super().get_help_option(ctx))
+
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """Return the words of the usage line: RUN is required, [RUN] is not; typer would write {RUN}."""
         return [piece.strip("{}") for piece in super().collect_usage_pieces(ctx)]
@@ -126,6 +134,19 @@ class Command(TyperCommand):
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help with a paragraph as it is written, and the example last."""
         _write_help(self, ctx, formatter)
+
+
+def _writing(help_option: Any) -> Any:
+    """Let the option --help write through `output`, which knows streams whose reader left and disks that are full."""
+    if help_option is not None:
+        help_option.callback = _show_help
+    return help_option
+
+
+def _show_help(ctx: Any, parameter: Any, wanted: bool) -> None:
+    if wanted and not ctx.resilient_parsing:
+        output.document(ctx.get_help())
+        ctx.exit()
 
 
 def _write_help(command: TyperCommand | TyperGroup, ctx: Any, formatter: Any) -> None:

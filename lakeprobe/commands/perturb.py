@@ -73,7 +73,11 @@ def perturb(
         )  # fmt: skip
     with query_errors(), Lake(report.lake) as opened:
         found = opened.perturbation(report.name)
-        results.rows(found.columns, found.fetchall(), format.value)
+        rows = found.fetchall()
+        if rows or format is not Format.TABLE:
+            results.rows(found.columns, rows, format.value)
+        else:
+            results.text("No op that ran is random, is unstable, or differs from the CPU.")
         counts = ", ".join(f"{count} {status}" for status, count in sorted(report.statuses.items()))
         diagnostics.note(f"{report.name}: {report.calls} calls, {report.distinct} distinct; results: {counts}")
         if output is not None:

@@ -11,13 +11,15 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from itertools import groupby
 from pathlib import Path
+from shlex import quote
 
 from msgspec import Struct
 from msgspec.structs import replace as replaced
 
+from lakeprobe import hints
 from lakeprobe.compare.plan import Asked, Side
 from lakeprobe.errors import DumpError, UsageError, unknown
-from lakeprobe.ingest.run import IngestReport, opened, read_dumps, run_name
+from lakeprobe.ingest.run import IngestReport, opened, read_dumps, renamed, run_name
 from lakeprobe.ingest.unit import Again, fingerprint_of, known_fingerprint, source_of
 from lakeprobe.lake import layout, store
 from lakeprobe.lake.layout import UnitKey
@@ -74,6 +76,9 @@ def ingested(
 
         dumps = [_dump(lake, side, known, chosen, open_path, reading.replace, notes) for side in given]
         names = _names(lake, [dump for dump in dumps if isinstance(dump, Dump)], known)
+        for dump in dumps:
+            if isinstance(dump, Dump) and dump.run is None and names[dump.root] not in known:
+                notes += renamed(dump.root, {names[dump.root]: dump.located}).values()
         runs = [dump if isinstance(dump, Asked) else Asked(dump.run or names[dump.root]) for dump in dumps]
         store.create(lake)
         started = time.monotonic()
@@ -262,21 +267,24 @@ def _names(lake: Path, dumps: Sequence[Dump], known: list[str]) -> dict[Path, st
             new[dump.root] = parts
     for root, parts in new.items():
         others = [other for path, other in new.items() if path != root]
-        names[root] = _free_name(parts, others, known, lake)
+        names[root] = _free_name(root, parts, others, known, lake)
     return names
 
 
-def _free_name(parts: list[str], others: list[list[str]], known: list[str], lake: Path) -> str:
-    """Return the shortest name of the folder with these `parts` that no run has and none of the `others` would get."""
+def _free_name(root: Path, parts: list[str], others: list[list[str]], known: list[str], lake: Path) -> str:
+    """Return the shortest name for `root`, with these `parts`, that no run has and none of the `others` would get."""
     for length in range(1, len(parts) + 1):
         name = "_".join(parts[-length:])
         if name not in known and all("_".join(other[-length:]) != name for other in others):
             return layout.check_name(name, "run")
-    raise UsageError(f"every name for /{'/'.join(parts)} is in use in {lake}; ingest it under another --run")
+    raise UsageError(
+        f"every name for {root} is in use in {lake}, or would be that of the other side too; read it under a name of "
+        f"your own: {hints.command('ingest', quote(str(root)), '--run', 'NAME')}"
+    )
 
 
 def _parts(dump: Located) -> list[str]:
-    return [*(part for part in dump.root.parts[:-1] if part != dump.root.anchor), run_name(dump)]
+    return [*(layout.name_after(part) for part in dump.root.parts[:-1] if part != dump.root.anchor), run_name(dump)]
 
 
 def _together(dumps: Sequence[Located]) -> Located:

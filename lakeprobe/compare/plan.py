@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import Struct
 
 from lakeprobe.errors import UsageError
 from lakeprobe.lake.layout import UnitKey
-from lakeprobe.output import ranges
+from lakeprobe.output import few_ranges, ranges
 
 Pair = tuple[UnitKey, UnitKey]
 
@@ -33,6 +33,11 @@ class Asked(Struct, frozen=True):
             raise UsageError("a name is empty; give a run of the lake, or the path of a dump")
         step, rank = (None if match[part] is None else int(match[part]) for part in ("step", "rank"))
         return cls(match["name"], step, rank)
+
+    @property
+    def is_part(self) -> bool:
+        """Whether the user named a step or a rank."""
+        return self.step is not None or self.rank is not None
 
     def chosen(self, units: Sequence[UnitKey]) -> tuple[UnitKey, ...]:
         """Return the units asked for. Raises UsageError if there are none."""
@@ -86,6 +91,19 @@ def pair_units(target: Sequence[UnitKey], golden: Sequence[UnitKey]) -> tuple[li
         pairs += [(ours[left], theirs[right]) for left, right in _match(set(ours), set(theirs))]
     paired = {key for pair in pairs for key in pair}
     return pairs, [key for key in dict.fromkeys((*target, *golden)) if key not in paired]
+
+
+def by_position(pairs: Sequence[Pair]) -> Iterator[str]:
+    """Yield in words which steps and ranks were paired although their numbers differ."""
+    for what in ("step", "rank"):
+        numbers = [(getattr(ours, what), getattr(theirs, what)) for ours, theirs in pairs]
+        moved = [pair for pair in numbers if pair[0] != pair[1]]
+        if not moved:
+            continue
+        named, how = (what, "is compared") if len(set(moved)) == 1 else (f"{what}s", "are compared in this order")
+        ours, theirs = (f"{named} {few_ranges(side)}" for side in zip(*moved, strict=True))
+        target, golden = pairs[0][0].run, pairs[0][1].run
+        yield f"{ours} of {target} {how} with {theirs} of {golden}: the two sides have no {what} in common"
 
 
 def _match(ours: set[int], theirs: set[int]) -> list[tuple[int, int]]:

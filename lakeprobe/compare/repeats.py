@@ -52,7 +52,9 @@ def measure(
         raise UsageError("name at least one repeat of the golden run")
     reports: list[CompareReport] = []
     for repeat in repeats:
-        label = None if name is None else layout.check_name(f"{name}_{Path(repeat).name}", "comparison")
+        label = (
+            None if name is None else layout.check_name(f"{name}_{layout.name_after(Path(repeat).name)}", "comparison")
+        )
         report = compare(
             repeat, golden, lake=lake, name=label, steps=steps, ranks=ranks, replace=False, jobs=jobs, progress=progress
         )

@@ -18,7 +18,7 @@ from lakeprobe.compare import limits
 from lakeprobe.compare import rule as rules
 from lakeprobe.compare.batch import batches, compare_batch
 from lakeprobe.compare.earlier import pairs_after_equal_steps
-from lakeprobe.compare.plan import Asked, Pair, Side, numbers_text, pair_units, with_numbers
+from lakeprobe.compare.plan import Asked, Pair, Side, by_position, numbers_text, pair_units, with_numbers
 from lakeprobe.compare.searching import Counts
 from lakeprobe.compare.unit import PairReport, PairTask, compare_units, compare_units_isolated
 from lakeprobe.errors import LakeError, UsageError
@@ -144,6 +144,7 @@ def compare(
             f"{sides[0].run} and {sides[1].run} share no step and rank, and have different numbers of them: "
             f"{numbers_text(sides[0].units)}; {numbers_text(sides[1].units)}"
         )
+    remarks += _paired_by_position(pairs, (target, golden))
     if path != store.choose(lake):
         remarks.append(f"{store.choose(lake)} is read-only; the comparison is in the lake {path}, with its runs")
     name = layout.check_name(name or f"{sides[0].label}_vs_{sides[1].label}", "comparison")
@@ -330,6 +331,11 @@ def _sides(
         present = tuple(layout.units(lake, asked.name))
         sides.append(Side(asked.name, asked.chosen(present), present))
     return sides, (), []
+
+
+def _paired_by_position(pairs: list[Pair], given: Sequence[str | os.PathLike[str]]) -> list[str]:
+    """Return remarks on steps and ranks that were paired by position; none if the user named a part of both sides."""
+    return [] if all(Asked.of(str(side)).is_part for side in given) else list(by_position(pairs))
 
 
 def _is_run_only(lake: Path, side: str | Path) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 from collections.abc import Mapping
 from decimal import Decimal
@@ -293,13 +294,15 @@ def define_no_tensor_metrics(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def _check_thresholds(connection: duckdb.DuckDBPyConnection, rule: Rule) -> dict[str, float]:
-    """Return the thresholds as the rule leaves them. Raises RuleError for one that is misspelt or not a number."""
+    """Return the thresholds as the rule leaves them. Raises RuleError for one that is misspelt or no number from 0."""
     names = [name for (name,) in _rows(connection, "SELECT name FROM thresholds")]
     asked = ", ".join(f"getvariable({quote_text(name)})" for name in names)
     values = dict(zip(names, _rows(connection, f"SELECT {asked}")[0], strict=True))
     for name, value in values.items():
         if not isinstance(value, (int, float, Decimal)):
             raise RuleError(f"{rule.origin}: the threshold {name} is {value!r}; it must be a number (docs/rules.md)")
+        if not 0 <= value < math.inf:
+            raise RuleError(f"{rule.origin}: the threshold {name} is {value}; it must be finite, and 0 or more")
     others = [name for (name,) in _rows(connection, "SELECT name FROM duckdb_variables()") if name not in values]
     for variable in others:
         meant = get_close_matches(variable, names, n=1, cutoff=_LIKE_A_THRESHOLD)

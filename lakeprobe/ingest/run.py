@@ -13,16 +13,17 @@ from msgspec import Struct
 
 from lakeprobe.errors import DumpError, LakeError, UsageError
 from lakeprobe.ingest.tables import TableReport, check_tables_free, read_tables
-from lakeprobe.ingest.unit import Again, UnitReport, UnitTask, check_free, ingest_unit, known_fingerprint
+from lakeprobe.ingest.unit import Again, UnitReport, UnitTask, check_free, ingest_unit, known_fingerprint, source_of
 from lakeprobe.lake import layout, shards, staging, store
 from lakeprobe.lake.layout import UnitKey
 from lakeprobe.lake.log import Snapshot
 from lakeprobe.lake.shards import Pending, Shard
 from lakeprobe.lake.staging import Session
+from lakeprobe.lake.unit import read_dump
 from lakeprobe.readers import archive
 from lakeprobe.readers.locate import Located, locate
 from lakeprobe.readers.source import Source
-from lakeprobe.system.files import absolute
+from lakeprobe.system.files import absolute, expanded
 from lakeprobe.system.storage import RemotePath
 from lakeprobe.work import Progress, run_all
 
@@ -101,15 +102,19 @@ def ingest(
         runs = named(top, found.runs, run)
         if part and len(runs) != 1:
             raise UsageError(f"{path} holds {len(runs)} runs, and shards read one together; give the folder of one run")
+        remarks = {} if run else renamed(top, runs)
         into = store.create(store.choose(lake))
+        _check_unmixed(into, {name: runs[name] for name in remarks})
         again = Again.ALWAYS if replace else Again.NEVER
         if part:
-            return _ingest_shard(into, runs, tensors, again, part, jobs, progress, _left_out(found.tables), started)
+            told = (*remarks.values(), *_left_out(found.tables))
+            return _ingest_shard(into, runs, tensors, again, part, jobs, progress, told, started)
         with _session(into) as session:
             tables = read_tables(session, found.tables, replace, None if found.runs else run)
             tasks, units = _read_units(session, _units_of(runs), tensors, again, jobs, progress)
             _publish(session, f"ingest {path}", tasks, units, tables)
-        return IngestReport(tuple(runs), tuple(units), time.monotonic() - started, tuple(tables))
+        seconds = time.monotonic() - started
+        return IngestReport(tuple(runs), tuple(units), seconds, tuple(tables), remarks=tuple(remarks.values()))
 
 
 def _ingest_shard(
@@ -194,28 +199,64 @@ def named(path: Path, found: Sequence[Located], run: str | None = None) -> dict[
 
     Several runs are named after the folders on the way to them: L1_stat.golden. Raises UsageError.
     """
-    if len(found) == 1:
-        return {layout.check_name(run or run_name(found[0]), "run"): found[0]}
-    if run is not None and found:
+    if len(found) == 1 and run:
+        return {layout.check_name(run, "run"): found[0]}
+    if run is not None and len(found) > 1:
         raise UsageError(f"{path} holds {len(found)} runs, which cannot all be called {run}; leave --run out")
-    top = absolute(path)
-    runs = {layout.check_name(_name_below(top, located), "run"): located for located in found}
-    if len(runs) < len(found):
-        raise UsageError(f"{path} holds runs whose folders give the same name; ingest them one by one, with --run")
+    runs: dict[str, Located] = {}
+    for text, located in zip(_folder_texts(path, found), found, strict=True):
+        name = layout.name_after(text)
+        if name in runs:
+            raise UsageError(
+                f"{runs[name].root} and {located.root} would both be the run {name}; ingest them one by one, with --run"
+            )
+        runs[name] = located
     return runs
 
 
 def run_name(located: Located) -> str:
-    """Return the default name of a run, which is its folder's. Raises UsageError if there is none."""
+    """Return the default name of a run, after its folder. Raises UsageError if that has no name."""
+    return layout.name_after(_folder_text(located))
+
+
+def renamed(path: Path, runs: Mapping[str, Located]) -> dict[str, str]:
+    """Return a remark for each of the `runs` under `path` that cannot be called what its folder is called, by name."""
+    texts = _folder_texts(path, list(runs.values()))
+    return {
+        name: f"{located.root} is the run {name}: a name has {layout.NAME_RULE}"
+        for text, (name, located) in zip(texts, runs.items(), strict=True)
+        if layout.name_after(text) != text
+    }
+
+
+def _check_unmixed(lake: Path, runs: Mapping[str, Located]) -> None:
+    """Raise UsageError if the lake has one of these `runs`, whose names are not their folders', from another folder."""
+    for name, located in runs.items():
+        for key in layout.units(lake, name)[:1]:
+            source = expanded(str(read_dump(layout.unit_place(lake, key))["source"]))
+            if source.resolve() != source_of(located.sources).resolve():
+                raise UsageError(
+                    f"{located.root} would be the run {name}, which {lake} has from {source}; give it another --run"
+                )
+
+
+def _folder_texts(path: Path, found: Sequence[Located]) -> list[str]:
+    """Return what each of the runs `found` under `path` is called by its folders."""
+    if len(found) == 1:
+        return [_folder_text(found[0])]
+    top = absolute(path)
+    return [
+        ".".join(located.root.relative_to(top).parts)
+        if located.root != top and located.root.is_relative_to(top)
+        else _folder_text(located)
+        for located in found
+    ]
+
+
+def _folder_text(located: Located) -> str:
     if not located.root.name:
         raise UsageError(f"{located.root} has no name to call the run by; give one with --run")
     return archive.stem(located.root.name)
-
-
-def _name_below(top: Path, located: Located) -> str:
-    if located.root == top or not located.root.is_relative_to(top):
-        return run_name(located)
-    return ".".join(located.root.relative_to(top).parts)
 
 
 def read_dumps(

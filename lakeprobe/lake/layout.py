@@ -260,7 +260,7 @@ def verifications(lake: Path | Snapshot) -> list[str]:
 
 
 def perturbations(lake: Path | Snapshot) -> list[str]:
-    """Return the names of the perturbations: ops whose inputs were changed after, and not while, a run was collected."""
+    """Return the names of the perturbations: ops whose inputs were changed after, not while, a run was collected."""
     return [name for name in _names(lake, perturbation_name("")) if "," not in name]
 
 
@@ -274,9 +274,24 @@ def _names(lake: Path | Snapshot, kind: str) -> list[str]:
 
 
 def check_name(name: str, what: str) -> str:
-    """Return `name` if it can name a run or comparison (letters, digits, blanks and . _ + -). Raises UsageError."""
-    if not _NAME.fullmatch(name) or len(name) > _LONGEST_NAME:
+    """Return `name` if it can name a new run or comparison (letters, digits, blanks and . _ + -). Raises UsageError.
+
+    One that begins with - would be an option wherever it is typed; lakes of older releases may have such names.
+    """
+    if len(name) > _LONGEST_NAME:
         raise UsageError(
-            f"{name!r} cannot name a {what}: use letters, digits, blanks and . _ + - only, not a dot at either end"
+            f"{name[:40]}… cannot name a {what}: it has {len(name)} characters, and a name has {_LONGEST_NAME} at most"
         )
+    if not _NAME.fullmatch(name) or name.startswith("-"):
+        raise UsageError(f"{name!r} cannot name a {what}: use {NAME_RULE}")
     return name
+
+
+NAME_RULE = "letters, digits, blanks and . _ + - only, not a dot or - at either end"
+"""What a name may be, in words."""
+
+
+def name_after(text: str) -> str:
+    """Return a name for what is called `text` elsewhere, such as a folder: with _ for what a name may not have."""
+    plain = re.sub(r"[^\w.+ -]", "_", text)[:_LONGEST_NAME]
+    return re.sub(r"^[.-]|[^\w+]$", "_", plain)

@@ -291,7 +291,7 @@ def is_present(lake: Path, label: str) -> bool:
 def sessions(lake: Path) -> Iterator[tuple[Path, float]]:
     """Yield the folders of the sessions of living processes, with the seconds since their last sign of life."""
     for path in _children(layout.staging_folder(lake)):
-        if path.is_dir() and not path.name.startswith(f"{_ENDED}.") and _is_in_use(lake, path):
+        if path.is_dir() and not _is_kept_for_readers(path) and _is_in_use(lake, path):
             with suppress(OSError):
                 yield path, max(0.0, time.time() - path.stat().st_mtime)
 
@@ -351,7 +351,7 @@ def unfit(lake: Path) -> list[str]:
     found += [f"cannot be read: {path}" for path in log.damaged(lake)]
     if isinstance(lake, RemotePath):  # where nobody can tell what is left over from what is being written
         return found
-    found += [f"left over: {path}" for path in left_over(lake)]
+    found += [f"left over: {path}" for path in left_over(lake) if not _is_kept_for_readers(path)]
     return found + [f"left over: {lake / path}" for path in orphans(lake)]
 
 
@@ -377,9 +377,14 @@ def _children(folder: Path) -> list[Path]:
 def _is_in_use(lake: Path, path: Path) -> bool:
     if path.name.endswith(_LOCK):
         return _is_held(path)
-    if path.name.startswith(f"{_ENDED}."):
+    if _is_kept_for_readers(path):
         return _has_older_reader(lake)
     return owner.is_alive(path.name.rpartition(".")[2], path)
+
+
+def _is_kept_for_readers(path: Path) -> bool:
+    """Return whether `path` lists what readers needed when it was replaced: the next writer removes it, all is well."""
+    return path.name.startswith(f"{_ENDED}.")
 
 
 def _is_held(path: Path) -> bool:

@@ -65,7 +65,8 @@ class Proposal(Struct, frozen=True):
 
     def summary(self) -> list[str]:
         """Return lines that say how many rows were placed with which confidence, and how many were not placed."""
-        lines = [f"mapped {self.target} to {self.golden}: {len(self.ops)} ops, {len(self.rows)} rows"]
+        placed = f"{len(self.ops)} ops, {len(self.rows)} rows; None needs no line"
+        lines = [f"mapped {self.target} to {self.golden}: {placed}"]
         lines += [
             f"  {count} rows of confidence {_above(least)}: {name}" for name, least, count in self.classes() if count
         ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterator, Sequence
 from shlex import quote
 from typing import Any
@@ -44,15 +43,7 @@ def blame_json(found: Blame) -> str:
     """Return everything as one JSON object. Infinite numbers become texts, because JSON lacks them."""
     parts = {name: records(getattr(found, name)) for name in ("suspects", "path", "spread", "counts", "verified")}
     whole = {"comparison": found.comparison, "step": found.step, "verdict": found.coverage.verdict} | parts
-    return json.dumps(_finite(whole), ensure_ascii=False, indent=1) + "\n"
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_finite(item) for item in value]
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+    return json.dumps(output.in_json(whole), ensure_ascii=False, allow_nan=False, indent=1) + "\n"
 
 
 def _answer(found: Blame, suspects: list[Record], counts: list[Record]) -> Iterator[str]:

@@ -22,7 +22,7 @@ CSV_CELLS = "csv_cell(COLUMNS('(?s)^(.*)$')) AS \"\\1\""
 """All columns of a table of texts, under their names, as they go into csv (sql/macros/csv_cell)."""
 
 WRITERS = forms.writers(forms.COMPARISON)
-"""The functions that write a pair of units, by form. They take a connection, the unit and the path."""
+"""The functions that write a pair of units, by form. They take a connection, the comparison, the unit and the path."""
 
 
 def write(comparison: StoredComparison, folder: Path, format: str) -> list[Path]:
@@ -55,7 +55,7 @@ def write(comparison: StoredComparison, folder: Path, format: str) -> list[Path]
                 continue
             for unit in units:
                 with table.opened(unit) as connection:
-                    write_one(unit, partial(write_unit, connection, unit))
+                    write_one(unit, partial(write_unit, connection, comparison, unit))
     except OSError as error:
         raise LakeError.from_system(error, folder, "the report was not written") from error
     return written
@@ -91,7 +91,9 @@ def free_path(folder: Path, stem: str, format: str) -> Path:
         moment += 1
 
 
-def write_csv(connection: duckdb.DuckDBPyConnection, unit: ComparedUnit, path: Path) -> None:
+def write_csv(
+    connection: duckdb.DuckDBPyConnection, comparison: StoredComparison, unit: ComparedUnit, path: Path
+) -> None:
     """Write one pair of units to `path`: msprobe's table as csv, in which no text of a dump is a formula."""
     _copy_csv(connection, table.msprobe_table(connection, unit), path)
 
@@ -100,7 +102,9 @@ def _copy_csv(connection: duckdb.DuckDBPyConnection, rows: str, path: Path) -> N
     connection.execute(f"COPY (SELECT {CSV_CELLS} FROM (\n{rows}\n)) TO {quote_text(str(path))} (FORMAT csv, HEADER)")
 
 
-def write_parquet(connection: duckdb.DuckDBPyConnection, unit: ComparedUnit, path: Path) -> None:
+def write_parquet(
+    connection: duckdb.DuckDBPyConnection, comparison: StoredComparison, unit: ComparedUnit, path: Path
+) -> None:
     """Write one pair of units to `path`: the typed rows as Parquet."""
     connection.execute(
         f"COPY (FROM results ORDER BY row) TO {quote_text(str(path))} (FORMAT parquet, COMPRESSION zstd)"

@@ -7,9 +7,10 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lakeprobe import resources
-from lakeprobe.lake.comparison import ComparedUnit
+from lakeprobe.lake.comparison import ComparedUnit, StoredComparison
 from lakeprobe.lake.connection import columns_of
+from lakeprobe.output import in_json
+from lakeprobe.reports.op_verdicts import op_verdicts
 from lakeprobe.resources import quote_identifier
 from lakeprobe.version import __version__
 
@@ -33,10 +34,9 @@ OP_FIELDS = {
 _BATCH = 10_000
 
 
-def write(connection: duckdb.DuckDBPyConnection, unit: ComparedUnit, path: Path) -> None:
+def write(connection: duckdb.DuckDBPyConnection, comparison: StoredComparison, unit: ComparedUnit, path: Path) -> None:
     """Write one pair of units to `path`: a head, how each op ended, and the typed rows, a line each."""
-    found = connection.execute(resources.sql("reports/op_verdicts")).fetchall()
-    ops = [dict(zip(OP_FIELDS, row, strict=True)) for row in found]
+    ops = [{name: getattr(op, name) for name in OP_FIELDS} for op in op_verdicts(connection)]
     head = {
         "version": VERSION,
         "lakeprobe": __version__,
@@ -46,7 +46,7 @@ def write(connection: duckdb.DuckDBPyConnection, unit: ComparedUnit, path: Path)
         "golden_rank": unit.golden_rank,
         "compared": unit.dumped,
         "verdicts": dict(Counter(op["verdict"] for op in ops)),
-        "ops": [op | {"error": _number(op["error"])} for op in ops],
+        "ops": in_json(ops),
     }
     with path.open("w", encoding="utf-8") as file:
         file.write(json.dumps(head, ensure_ascii=False, allow_nan=False)[:-1] + ', "rows": [')
@@ -67,8 +67,3 @@ def _lines(connection: duckdb.DuckDBPyConnection) -> str:
         quoted = quote_identifier(name)
         columns.append(f"json_number({quoted}) AS {quoted}" if kind == "DOUBLE" else quoted)
     return f"SELECT {', '.join(columns)} FROM results"
-
-
-def _number(value: float | None) -> float | str | None:
-    text = json.dumps(value)
-    return text if text in NOT_FINITE else value

@@ -63,7 +63,7 @@ def _nearer(source: str) -> str:
     """Return a path as seen from here, if that is shorter."""
     try:
         return min(os.path.relpath(source), source, key=len) if os.path.isabs(source) else source
-    except ValueError:  # on another drive
+    except (ValueError, FileNotFoundError):  # on another drive; in a folder that was removed
         return source
 
 

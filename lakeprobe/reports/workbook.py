@@ -24,7 +24,7 @@ from openpyxl.worksheet.properties import PageSetupProperties
 from lakeprobe import metrics, resources
 from lakeprobe.analysis.summary import Outcome
 from lakeprobe.analysis.verdict import coverage
-from lakeprobe.lake.comparison import ComparedUnit
+from lakeprobe.lake.comparison import ComparedUnit, StoredComparison
 from lakeprobe.lake.connection import MACROS, columns_of, define_macros
 from lakeprobe.reports import table
 from lakeprobe.reports.verdict_text import verdict_lines
@@ -83,7 +83,7 @@ _LARGEST_INTEGER = 2**53
 _UNWRITABLE = re.compile("[\x00-\x08\x0b-\x1f\ufffe\uffff]|_(?=x[0-9A-Fa-f]{4}_)")
 
 
-def write(connection: duckdb.DuckDBPyConnection, unit: ComparedUnit, path: Path) -> None:
+def write(connection: duckdb.DuckDBPyConnection, comparison: StoredComparison, unit: ComparedUnit, path: Path) -> None:
     """Write one pair of units to the workbook `path`."""
     workbook = Workbook(write_only=True)
     add_styles(workbook)

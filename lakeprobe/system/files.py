@@ -357,6 +357,15 @@ def leads_out(path: str | Path, root: str | Path) -> bool:
     return os.path.commonpath((real, top)) != top
 
 
+def has_working_directory() -> bool:
+    """Return whether the folder that this process is in still exists. Without it, no relative path means anything."""
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return False
+    return True
+
+
 def absolute(path: str | os.PathLike[str]) -> Path:
     """Return `path` as an absolute path with ~ expanded. Raises UsageError if ~ names no user."""
     return expanded(path).absolute()

@@ -18,6 +18,14 @@ WITH
         JOIN uninitialised USING (api)
         WHERE direction = 'forward'
     ),
+    -- a function writes its result to `out` and reads nothing of it; a module may. Of a broadcast a rank that receives
+    -- records nothing before, or whatever was there.
+    functions AS (
+        SELECT seq FROM target_ops WHERE api_type NOT IN ('Module', 'Cell')
+    ),
+    broadcasts AS (
+        SELECT seq FROM target_ops WHERE api = 'broadcast' AND api_type LIKE '%Distributed'
+    ),
     paired_ops AS (
         SELECT DISTINCT target_seq, golden_seq FROM paired WHERE target_row IS NOT NULL AND golden_row IS NOT NULL
     ),
@@ -127,6 +135,19 @@ WITH
             OR (
                 p.role = 'input'
                 AND coalesce(coalesce(target_extra, golden_extra) ->> '$.op' IN ('recv', 'irecv'), false)
+            )
+            OR coalesce(
+                p.role = 'input'
+                AND starts_with(target_slot || '.', 'input.out.')
+                AND target_seq IN (FROM functions),
+                false
+            )
+            OR coalesce(
+                p.role = 'input'
+                AND target_kind <> golden_kind
+                AND 'null' IN (target_kind, golden_kind)
+                AND target_seq IN (FROM broadcasts),
+                false
             ) AS skipped,
             p.role = 'output'
             AND d.difference <> 'equal'

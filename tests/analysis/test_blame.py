@@ -446,7 +446,7 @@ def test_text_and_json_agree(lake: Lake) -> None:
     found = blamed(lake, network(h=nan, g=nan, y=nan, loss=nan, dy=nan, dg=nan, dh=nan, dx=nan))
     told = json.loads(blame_json(found), parse_constant=lambda constant: pytest.fail(constant))
     first = told["suspects"][0]
-    assert (told["comparison"], told["step"], first["op"], first["output_error"]) == ("pair", 0, FORWARD[0], "inf")
+    assert (told["comparison"], told["step"], first["op"], first["output_error"]) == ("pair", 0, FORWARD[0], "Infinity")
     assert [hop["op"] for hop in told["path"]] == FORWARD
     answer = blame_text(found)
     assert f"{FORWARD[0]} on rank 0: {first['why']}" in answer

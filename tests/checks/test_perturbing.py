@@ -61,6 +61,15 @@ def test_what_cancels_is_unstable_and_what_draws_is_random(place, tmp_path, monk
     }
 
 
+def test_nothing_found_is_said_in_a_sentence(place, monkeypatch, capsys):
+    monkeypatch.setenv("PYTHONPATH", str(Path(lakeprobe.__file__).parents[1]))
+    asked = ["perturb", "run", "__add__", "--mode", "no_change", "--name", "calm", "--lake", str(place), "--jobs", "1"]
+    with pytest.raises(SystemExit) as ended:
+        cli.app(asked)
+    assert ended.value.code == 0
+    assert capsys.readouterr().out == "No op that ran is random, is unstable, or differs from the CPU.\n"
+
+
 def test_changes():
     x = np.array([1.0, -2.0, 0.0, 1e-5], np.float32)
     assert changes.add_noise(x.astype(np.float64))[0] == 1 + 1e-16

@@ -182,14 +182,16 @@ def assert_equal_to_msprobe(program: str, ranks: int, folder: Path, *, but: str)
     trained(program, ranks, "msprobe", folder)
     with lakeprobe.open(folder / "lake", create=True) as lake:
         lake.ingest(folder / "theirs", run="theirs")
-        names = "SELECT step, rank, list(op ORDER BY seq) FROM ops WHERE run = ? GROUP BY ALL ORDER BY ALL"
-        assert lake.sql(names, ["ours"]).fetchall() == lake.sql(names, ["theirs"]).fetchall()
-        rows = f"SELECT step, rank, row, {_SAME} FROM tensors WHERE run = ? AND NOT starts_with(op, ?)"
         ours, theirs = ([run, but] for run in ("ours", "theirs"))
+        of_run = "run = ? AND NOT starts_with(op, ?)"
+        names = f"SELECT step, rank, list(op ORDER BY seq) FROM ops WHERE {of_run} GROUP BY ALL ORDER BY ALL"
+        assert lake.sql(names, ours).fetchall() == lake.sql(names, theirs).fetchall()
+        place = "row_number() OVER (PARTITION BY step, rank ORDER BY row)"
+        rows = f"SELECT step, rank, {place}, {_SAME} FROM tensors WHERE {of_run}"
         assert lake.sql(f"{rows} EXCEPT {rows}", ours + theirs).fetchall() == []
         assert lake.sql(f"{rows} EXCEPT {rows}", theirs + ours).fetchall() == []
-        parents = "SELECT step, rank, seq, parent FROM ops WHERE run = ? AND op NOT LIKE '%parameters_grad%'"
-        assert lake.sql(f"{parents} EXCEPT {parents}", ["ours", "theirs"]).fetchall() == []
+        parents = f"SELECT step, rank, op, parent FROM ops WHERE {of_run} AND op NOT LIKE '%parameters_grad%'"
+        assert lake.sql(f"{parents} EXCEPT {parents}", ours + theirs).fetchall() == []
 
 
 def watched_as_unwatched(program: str, ranks: int, folder: Path) -> Path:

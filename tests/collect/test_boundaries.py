@@ -318,6 +318,68 @@ def test_a_tuple_of_the_programs_own_class_stays_what_it_is(made: Any, kind: typ
     assert vars(seen) == vars(alone) if hasattr(alone, "__dict__") else True
 
 
+class Queries(nn.Module):
+    """Gives its own parameter, and its argument."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(4))
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return self.weight, x
+
+
+class Asks(nn.Module):
+    """Updates by hand what a part gives it, and looks for gradients there."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.part = nn.Linear(4, 4), Queries()
+
+    def train_once(self, x: Tensor) -> list[Any]:
+        given = self.first(x)
+        given.retain_grad()
+        weight, same = self.part(given)
+        same.retain_grad()
+        (weight * same.square() + given).sum().backward()
+        with torch.no_grad():
+            weight -= 0.1 * weight.grad
+        kinds = [weight is self.part.weight, weight.requires_grad_(False).requires_grad_().is_leaf]
+        return [kinds, given.grad, same.grad, self.part.weight, self.first.weight.grad]
+
+
+@pytest.mark.parametrize("level", ["L0", "mix"])
+def test_a_leaf_and_a_tensor_that_retains_its_gradient_come_back_as_themselves(level: str, memory: Memory) -> None:
+    def trained(memory: Memory | None) -> list[Any]:
+        torch.manual_seed(0)
+        model = Asks()
+        watched = None if memory is None else capture(memory, model, level=level)
+        if watched is not None:
+            watched.start()
+        seen = model.train_once(torch.randn(3, 4))
+        if watched is not None:
+            watched.close()
+            assert watched.recorder.failures == []
+        return seen
+
+    alone, seen = trained(None), trained(memory)
+    assert alone[0] == [True, True]
+    assert digest(seen) == digest(alone)
+    assert "Module.part.Queries.forward.0" in bodies(memory)
+    assert "Module.part.Queries.backward.0" not in bodies(memory)
+    assert "Module.part.Queries.parameters_grad.0" in bodies(memory)
+
+
+def test_a_tensor_that_comes_back_keeps_its_attributes(memory: Memory) -> None:
+    model = Outer(Gives(lambda x: x))
+    watched = capture(memory, model, level="L0")
+    watched.start()
+    given = model.first(torch.randn(3, 4))
+    given.note = "of the program"
+    assert model.part(given).note == "of the program"
+    watched.close()
+
+
 def doubled_(gradient: Tensor) -> None:
     gradient.mul_(2)
 

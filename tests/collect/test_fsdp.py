@@ -102,8 +102,13 @@ def test_a_sharded_tensor_says_what_this_rank_holds_and_where_the_rest_is(folder
     assert (kept["device_mesh"], kept["placements"]) == ([0, 1], [{"Shard": {"dim": 0}}])
 
 
+def test_what_fsdp_does_to_gather_parameters_and_to_spread_gradients_is_not_recorded(folder: Path) -> None:
+    query = "SELECT DISTINCT api_type, api FROM ops WHERE run = 'ours' AND (api_type = 'Distributed' OR api = 'narrow')"
+    assert rows(folder, query) == []
+
+
 def test_it_is_what_msprobe_records(folder: Path) -> None:
-    # FSDP narrows memory that nothing was written to.
+    # msprobe records where FSDP narrows new memory to gather parameters into it.
     jobs.assert_equal_to_msprobe(__file__, RANKS, folder, but="Tensor.narrow.")
 
 

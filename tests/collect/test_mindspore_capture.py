@@ -2,6 +2,7 @@
 
 import gc
 import zlib
+from collections import UserDict
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -415,6 +416,69 @@ def test_leaves_of_all_kinds(memory: Memory) -> None:
         "point.0.debug.4.npy": ("float32", []),
         "point.0.debug.8.npy": ("float64", [1.0, 3.0]),
     }
+
+
+class Kept:
+    """Keeps a tensor in an attribute."""
+
+    def __init__(self, x: Tensor) -> None:
+        self.x, self.name = x, "kept"
+
+
+def test_tensors_in_objects_are_recorded(memory: Memory) -> None:
+    watched = capture(memory, nn.Identity(), level="debug")
+    watched.save("x", [UserDict(x=ones(2), n=5), Kept(ones(2)), nn.ReLU(), {1}, {ones(2)}], backward=False)
+    watched.close()
+    by_name, kept, *others = bodies(memory)["x.0.debug"]
+    assert [by_name["x"]["Max"], by_name["n"]["value"]] == [1, 5]
+    assert {name: leaf["Max"] for name, leaf in kept.items()} == {"x": 1}
+    assert others == [None, None, {"type": "builtins.set"}]
+    assert memory.notes == [
+        "1 value could not be recorded, the first: a set: UnseenError: its tensors are in no attribute"
+    ]
+
+
+class Queries(nn.Cell):
+    """Gives its own parameter, and another result."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = Parameter(ones(4), name="weight")
+
+    def construct(self, x: Tensor) -> Any:
+        return self.weight, x * 3
+
+
+class Asks(nn.Cell):
+    """Keeps what its part gives."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.part = nn.Dense(4, 4, weight_init="ones", bias_init="ones"), Queries()
+
+    def construct(self, x: Tensor) -> Tensor:
+        self.given, y = self.part(self.first(x))
+        return (self.given * y).sum()
+
+
+@pytest.mark.parametrize("level", ["L0", "mix"])
+def test_a_parameter_that_a_cell_gives_is_itself(memory: Memory, level: str) -> None:
+    seen = []
+    for watch in (False, True):
+        model = Asks()
+        watched = capture(memory, model, level=level)
+        if watch:
+            watched.start(model)
+        loss, gradients = mindspore.value_and_grad(model, None, model.trainable_params())(ones(2, 4))
+        assert model.given is model.part.weight
+        seen.append([loss.asnumpy().tobytes(), *(gradient.asnumpy().tobytes() for gradient in gradients)])
+        watched.close()
+        assert watched.recorder.failures == []
+    assert seen[0] == seen[1]
+    backward = bodies(memory)["Cell.part.Queries.backward.0"]
+    assert backward["input"][0] is None
+    assert backward["input"][1]["Max"] == 1
+    assert backward["output"][0]["Max"] == 3
 
 
 def test_kept_contents_do_not_change_with_the_tensor(memory: Memory) -> None:

@@ -71,6 +71,111 @@ def test_the_ops_of_an_optimizer_say_more_than_its_settings(memory: Memory, leve
     assert not [op for op in found if op.startswith("Optimizer")]
 
 
+def clipped(optimizer: Any) -> Any:
+    """An optimizer that clips gradients before each step."""
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    optimizer.register_step_pre_hook(lambda *_: nn.utils.clip_grad_norm_(parameters, 1.0) and None)
+    return optimizer
+
+
+class Decaying(torch.optim.Optimizer):
+    """Reads parameters one by one, and updates them at once. A sparse gradient is scaled."""
+
+    def __init__(self, parameters: Any) -> None:
+        super().__init__(parameters, {"lr": 0.1})
+
+    @torch.no_grad()
+    def step(self) -> None:
+        parameters = self.param_groups[0]["params"]
+        torch.ones(2).to_sparse().mul_(2)
+        torch._foreach_add_(parameters, [parameter * -0.1 for parameter in parameters])
+
+
+class Plain(torch.optim.Optimizer):
+    """Writes into the memory of parameters."""
+
+    def __init__(self, parameters: Any) -> None:
+        super().__init__(parameters, {"lr": 0.1})
+
+    def step(self) -> None:
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                parameter.data.add_(parameter.grad, alpha=-group["lr"])
+
+
+@pytest.mark.parametrize(
+    ("make", "shown"),
+    [
+        (lambda given: clipped(torch.optim.SGD(given, foreach=True)), ["Optimizer.SGD.0.forward"]),
+        (lambda given: clipped(torch.optim.SGD(given, foreach=False)), []),
+        (lambda given: torch.optim.Adafactor(given, foreach=True), ["Optimizer.Adafactor.0.forward"]),
+        (lambda given: torch.optim.Adafactor(given, foreach=False), []),
+        (Plain, []),
+        (Decaying, ["Optimizer.Decaying.0.forward"]),
+    ],
+    ids=[
+        "SGD, clipped",
+        "SGD one by one, clipped",
+        "Adafactor",
+        "Adafactor one by one",
+        "one's own",
+        "one's own, at once",
+    ],
+)
+def test_other_ops_in_a_step_do_not_say_its_settings(make: Any, shown: list[str], memory: Memory) -> None:
+    found = stepped(memory, lambda model: make(model.parameters()))
+    assert len(found) > 1
+    assert [op for op in found if op.startswith("Optimizer")] == shown
+
+
+def stepped_with_closure(memory: Memory, optimizer: Any, model: Any) -> None:
+    """Train a step as Lightning does."""
+
+    def closure() -> Any:
+        optimizer.zero_grad()
+        loss = model(torch.ones(2, 3)).square().sum()
+        loss.backward()
+        return loss
+
+    watched = capture(memory, model, level="mix")
+    watched.start(model)
+    optimizer.step(closure)
+    watched.close()
+    assert watched.recorder.failures == []
+
+
+@pytest.mark.parametrize("foreach", [True, False])
+def test_what_runs_in_a_closure_is_no_part_of_the_update(foreach: bool, memory: Memory) -> None:
+    model = nn.Sequential(nn.Linear(3, 2), nn.Linear(2, 2))
+    stepped_with_closure(memory, torch.optim.AdamW(model.parameters(), foreach=foreach), model)
+    assert ([*bodies(memory)][-1] == "Optimizer.AdamW.0.forward") is foreach
+    parents = memory.steps[-1].parents
+    assert parents["Functional.linear.0.forward"] == "Module.0.Linear.forward.0"
+    assert parents["Functional.linear.1.backward"] == "Module.1.Linear.backward.0"
+    assert parents["Tensor.square.0.forward"] == "optimizer"
+
+
+def test_a_step_that_an_exception_ended_says_nothing_of_the_next(memory: Memory) -> None:
+    model = nn.Linear(3, 2)
+    optimizer = torch.optim.SGD(model.parameters(), foreach=True)
+    watched = capture(memory, model)
+    watched.start(model)
+    with pytest.raises(ZeroDivisionError):
+        optimizer.step(lambda: 1 / 0)
+    model(torch.ones(2, 3)).sum().backward()
+    optimizer.step()
+    watched.close()
+    assert [op for op in bodies(memory) if op.startswith("Optimizer")] == ["Optimizer.SGD.0.forward"]
+    assert watched.recorder.thread.updates == ()
+
+
+@pytest.mark.parametrize(("kind", "said"), [("Adam", True), ("NAdam", True), ("RAdam", True), ("AdamW", None)])
+def test_decay_that_is_decoupled_is_said_where_it_may_not_be(kind: str, said: bool | None, memory: Memory) -> None:
+    options = {} if said is None else {"decoupled_weight_decay": said}
+    found = stepped(memory, lambda model: getattr(torch.optim, kind)(model.parameters(), foreach=True, **options))
+    assert settings(memory, found[0]).get("decoupled_weight_decay") is said
+
+
 def test_modules_alone_say_nothing_of_optimizers(memory: Memory) -> None:
     assert stepped(memory, lambda model: torch.optim.SGD(model.parameters(), lr=0.1, foreach=True), "L0") == []
 
@@ -82,16 +187,24 @@ def test_optimizers_step_unseen_afterwards(memory: Memory) -> None:
     assert [*map(len, hooks)] == before
 
 
-def test_another_rate_is_named_in_the_step_in_which_it_acts(tmp_path: Path) -> None:
+@pytest.mark.parametrize("closed", [False, True])
+def test_another_rate_is_named_in_the_step_in_which_it_acts(closed: bool, tmp_path: Path) -> None:
     for run, rate in (("golden", 1e-3), ("target", 1.1e-3)):
         torch.manual_seed(0)
         model = nn.Linear(3, 2)
         optimizer = torch.optim.AdamW(model.parameters(), lr=rate, foreach=True)
         with lakeprobe.collect(model, run=run, lake=tmp_path / "lake", level="mix", task="statistics") as collector:
-            for _ in range(2):
+
+            def closure(model: Any = model, optimizer: Any = optimizer) -> None:
                 optimizer.zero_grad()
                 model(torch.ones(2, 3)).square().sum().backward()
-                optimizer.step()
+
+            for _ in range(2):
+                if closed:
+                    optimizer.step(closure)
+                else:
+                    closure()
+                    optimizer.step()
                 collector.step()
     with lakeprobe.open(tmp_path / "lake") as lake:
         origins = lake.compare("target", "golden").first_difference().origins

@@ -212,7 +212,7 @@ def test_ls_and_check_tell_what_is_set_aside_and_recover_tries_again(tmp_path: P
     listed = program("ls", "--lake", str(lake))
     assert (listed.returncode, listed.stderr.count("\n")) == (0, 1)
     assert listed.stderr.startswith("run=npu,step=0,rank=0 is set aside: ")
-    assert listed.stderr.endswith(f"try again with: lakeprobe recover, or remove {folder}\n")
+    assert listed.stderr.endswith(f"try again with: lakeprobe recover --lake {lake}, or remove {folder}\n")
     checked = program("check", "--lake", str(lake))
     assert checked.returncode == 1
     assert listed.stderr in checked.stderr

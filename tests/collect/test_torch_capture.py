@@ -4,11 +4,14 @@ import contextlib
 import os
 import sys
 import zlib
-from collections.abc import Callable, Iterator
+from collections import UserDict, deque
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from threading import Barrier
+from threading import Barrier, Event, Thread
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,6 +20,7 @@ from memory import Memory, bodies, capture, tensors
 
 from lakeprobe.collect import frameworks
 from lakeprobe.collect.settings import Settings
+from lakeprobe.collect.watching.capture import Capture
 from lakeprobe.errors import LakeError, UsageError
 
 torch = pytest.importorskip("torch")
@@ -403,6 +407,89 @@ def test_threads_never_get_one_number_twice(memory: Memory) -> None:
 
 
 @pytest.mark.usefixtures("impatient")
+def again(watched: Capture) -> None:
+    watched.stop()
+    watched.start()
+
+
+@pytest.mark.parametrize(("end", "steps"), [(Capture.step, [[0], [0, 1]]), (again, [[0, 1, 2]])])
+def test_an_op_of_another_thread_that_outlasts_its_step_changes_no_other(
+    end: Callable[[Capture], None], steps: list[list[int]], memory: Memory
+) -> None:
+    begun, end_it = Event(), Event()
+
+    class Waits:
+        @classmethod
+        def __torch_function__(cls, *_: Any) -> Any:
+            begun.set()
+            end_it.wait(10)
+            return torch.ones(2)
+
+    x = torch.ones(2)
+    watched = capture(memory)
+    watched.start()
+    thread = Thread(target=lambda: torch.add(x, Waits()))  # type: ignore[call-overload]
+    thread.start()
+    begun.wait(10)
+    end(watched)
+    torch.add(x, x)
+    end_it.set()
+    thread.join()
+    torch.add(x, x)
+    watched.close()
+    names = [[f"Torch.add.{number}.forward" for number in numbers] for numbers in steps]
+    assert [[*step.bodies] for step in memory.steps] == names
+    complete = [["output" in body for body in step.bodies.values()] for step in memory.steps]
+    assert complete == [[False, *[True] * (len(steps[0]) - 1)], *([True] * len(step) for step in steps[1:])]
+    assert memory.notes == [
+        "a step ended before 1 op of another thread, the first Torch.add.0.forward; what came later is left out"
+    ]
+    assert watched.recorder.failures == []
+
+
+class Strict(Memory):
+    """Takes no op after the end of a step."""
+
+    def add(self, op: str, body: Any, **options: Any) -> None:
+        assert not self.steps[-1].ended, f"{op} came after the end"
+        super().add(op, body, **options)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_steps_end_while_other_threads_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Handled(torch.Tensor):
+        @classmethod
+        def __torch_function__(cls, *given: Any) -> Any:
+            return super().__torch_function__(*given)
+
+    memory = Strict()
+    before = dict(vars(torch.Tensor))
+
+    def work(number: int) -> None:
+        x = torch.full((2,), float(number), requires_grad=True)
+        if number % 2:
+            x = x.as_subclass(Handled)
+        for _ in range(40):
+            torch.mul(x, x).sum().backward()
+
+    watched = capture(memory)
+    watched.start()
+    failures: list[Any] = []
+    monkeypatch.setattr("threading.excepthook", failures.append)
+    threads = [Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    while any(thread.is_alive() for thread in threads):
+        torch.add(torch.ones(2), 1)
+        watched.step()
+    watched.close()
+    assert watched.recorder.failures == []
+    assert failures == []
+    assert dict(vars(torch.Tensor)) == before
+    assert len(memory.steps) > 1
+    assert any("Torch.add.0.forward" in step.bodies for step in memory.steps)  # hidden while a handler runs
+
+
 @pytest.mark.parametrize("level", ["L0", "mix"])
 def test_threads_with_a_model_each_do_not_end_modules_of_each_other(memory: Memory, level: str) -> None:
     models = [torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Tanh(), torch.nn.Linear(4, 1)) for _ in range(4)]
@@ -504,6 +591,102 @@ def test_a_dataclass_is_recorded_before_it_has_all_its_fields(memory: Memory) ->
     assert watched.recorder.failures == []
     assert bodies(memory)["x.0.debug"]["given"]["Max"] == 1
     assert list(bodies(memory)["x.0.debug"]) == ["given"]
+
+
+class Slots:
+    """Keeps a tensor in a slot, and has one that is not set."""
+
+    __slots__ = ("later", "x")
+
+    def __init__(self, x: torch.Tensor) -> None:
+        self.x = x
+
+
+class Batch:
+    """Keeps a tensor behind others, with what is none, and has what must not be asked for."""
+
+    def __init__(self, x: torch.Tensor) -> None:
+        self.x = x
+        self.at = object()
+        self.within = [Slots(x), Slots(x)]
+        self.model = torch.nn.Linear(2, 2)
+        self.itself = self
+
+    def __getattr__(self, name: str) -> Any:
+        raise AssertionError(f"{name} was asked for")
+
+    @property
+    def costly(self) -> Any:
+        raise AssertionError("a property was asked for")
+
+
+class Store(Mapping[str, torch.Tensor]):
+    """Keeps its items in an attribute, and counts what is taken out."""
+
+    def __init__(self, **items: torch.Tensor) -> None:
+        self.items_ = items
+        self.taken = 0
+
+    def __getitem__(self, name: str) -> torch.Tensor:
+        self.taken += 1
+        return self.items_[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.items_)
+
+    def __len__(self) -> int:
+        return len(self.items_)
+
+
+X = torch.full((2,), 3.0)
+
+
+@pytest.mark.parametrize(
+    ("value", "found"),
+    [
+        (UserDict(x=X, n=5), {"x": 3.0, "n": 5}),
+        (MappingProxyType({"x": X}), {"x": 3.0}),
+        (SimpleNamespace(x=X, n=5), {"x": 3.0, "n": 5}),
+        (deque([X, 5]), [3.0, 5]),
+        (Slots(X), {"x": 3.0}),
+        (Store(x=X), {"items_": {"x": 3.0}}),
+        (Batch(X), {"x": 3.0, "within": [{"x": 3.0}, {"x": 3.0}], "itself": None}),
+        (partial(max, X), {"args": [3.0]}),
+        ([torch.nn.Linear(2, 2), object(), len, Slots, {1}, SimpleNamespace], [None] * 6),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_tensors_in_objects_are_recorded_without_running_code_of_theirs(value: Any, found: Any, memory: Memory) -> None:
+    def values(leaf: Any) -> Any:
+        if isinstance(leaf, list):
+            return [*map(values, leaf)]
+        if isinstance(leaf, dict) and "type" not in leaf:
+            return {name: values(item) for name, item in leaf.items()}
+        return leaf and leaf.get("Max", leaf.get("value"))
+
+    watched = capture(memory, level="debug")
+    watched.save("x", value, backward=False)
+    watched.close()
+    assert watched.recorder.failures == []
+    assert values(bodies(memory)["x.0.debug"]) == found
+    assert not isinstance(value, Store) or value.taken == 0
+
+
+def test_objects_whose_tensors_cannot_be_seen_are_leaves_of_their_class_and_counted(memory: Memory) -> None:
+    generator = (x for x in [X])
+    large = Slots(X)
+    large.x = [[number] for number in range(2000)]  # type: ignore[assignment]
+    watched = capture(memory, level="debug")
+    watched.save("x", [generator, {X}, {"x": X}.values(), iter([X]), large], backward=False)
+    watched.close()
+    assert [leaf["type"].split(".")[-1] for leaf in bodies(memory)["x.0.debug"]] == [
+        "generator", "set", "dict_values", "list_iterator", "Slots",
+    ]  # fmt: skip
+    assert memory.notes == [
+        "5 values could not be recorded, the first: a generator: UnseenError: its tensors are in no attribute"
+    ]
+    assert watched.recorder.failures[-1] == "a Slots: UnseenError: it holds more than 1000 objects"
+    assert next(generator) is X
 
 
 def test_what_is_no_model_is_told_and_leaves_nothing_running() -> None:

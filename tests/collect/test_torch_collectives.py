@@ -48,6 +48,12 @@ def train(rank: int) -> dict[str, Any]:
     even = torch.full((32,), 2.0) if rank else torch.tensor([1.0, 3.0]).repeat(16)
     torch.relu(even)
     distributed.broadcast(even, src=0)
+    # Receive buffers by name, in memory that holds something else.
+    distributed.broadcast(tensor=torch.full((2,), 5.0 + rank), group=pair, group_src=1, async_op=False)
+    gather = "all_gather_single" if hasattr(distributed, "all_gather_single") else "all_gather_into_tensor"
+    scatter = "reduce_scatter_single" if hasattr(distributed, "reduce_scatter_single") else "reduce_scatter_tensor"
+    getattr(distributed, gather)(output_tensor=torch.full((4,), 9.0), input_tensor=torch.full((2,), 1.0 + rank))
+    getattr(distributed, scatter)(output=torch.full((1,), 9.0), input=torch.full((2,), 1.0 + rank))
     watched.stop()
     watched.close()
     step = memory.steps[0]
@@ -105,8 +111,29 @@ def test_asynchronous_results_are_those_after_waiting(ranks: list[dict[str, Any]
 
 
 def test_what_a_collective_writes_is_measured_though_its_sum_is_that_of_before(ranks: list[dict[str, Any]]) -> None:
-    (broadcast,) = (body for name, body in ranks[1].items() if name == "Distributed.broadcast.1.forward")
-    assert [leaf["Max"] for leaf in (broadcast["input_args"][0], broadcast["output"][0])] == [2.0, 3.0]
+    assert ranks[1]["Torch.relu.2.forward"]["input_args"][0]["Max"] == 2.0
+    assert ranks[1]["Distributed.broadcast.1.forward"]["output"][0]["Max"] == 3.0
+
+
+def test_what_a_rank_of_a_broadcast_had_before_it_received_is_null(ranks: list[dict[str, Any]]) -> None:
+    sent, received = (found["Distributed.broadcast.1.forward"]["input_args"][0] for found in ranks)
+    assert (sent["Max"], received) == (3.0, None)
+    received, sent = (found["Distributed.broadcast.2.forward"]["input_kwargs"]["tensor"] for found in ranks)
+    assert (sent["Max"], received) == (6.0, None)
+    assert [found["Distributed.broadcast.2.forward"]["output"][0]["Max"] for found in ranks] == [6.0, 6.0]
+
+
+def test_buffers_that_are_given_by_name_are_null_before_the_call(ranks: list[dict[str, Any]]) -> None:
+    for rank, found in enumerate(ranks):
+        gathered, scattered = (
+            next(body for name, body in found.items() if name.startswith(f"Distributed.{kind}_"))
+            for kind in ("all_gather", "reduce_scatter")
+        )
+        assert gathered["input_kwargs"]["output_tensor"] is None
+        assert gathered["input_kwargs"]["input_tensor"]["Max"] == rank + 1
+        assert [leaf["Max"] for leaf in gathered["output"]] == [2.0, rank + 1]
+        assert scattered["input_kwargs"]["output"] is None
+        assert scattered["output"][0]["Max"] == 3.0
 
 
 def test_a_collective_that_fails_keeps_its_inputs(ranks: list[dict[str, Any]]) -> None:

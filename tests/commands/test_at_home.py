@@ -18,7 +18,7 @@ import pytest
 from program import dump_text, lakeprobe, write_dump
 
 import lakeprobe as lakeprobe_of_python
-from lakeprobe import commands, diagnostics
+from lakeprobe import cli, commands, diagnostics
 from lakeprobe.commands.layout import GROUPS
 from lakeprobe.lake.connection import query_errors
 from lakeprobe.lake.interrupting import heeding_ctrl_c, interruptible
@@ -242,6 +242,28 @@ def test_a_stdout_that_takes_nothing(lake: Path, stdout: str, code: int, said: s
     line = f"exec {shlex.quote(sys.executable)} -m lakeprobe ls --lake {shlex.quote(str(lake))} {stdout}"
     done = subprocess.run(line, shell=True, stderr=subprocess.PIPE, text=True)
     assert (done.returncode, done.stderr) == (code, said)
+
+
+@pytest.mark.parametrize("words", [("--help",), ("--version",), ("compare", "-h"), ("rules", "list", "--help")])
+def test_a_help_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]) -> None:
+    with open("/dev/full", "w") as full:
+        monkeypatch.setattr(sys, "argv", ["lakeprobe", *words])
+        monkeypatch.setattr(sys, "stdout", full)
+        said = io.StringIO()
+        monkeypatch.setattr(sys, "stderr", said)
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+    assert (ended.value.code, said.getvalue()) == (2, "lakeprobe: stdout cannot be written: No space left on device\n")
+
+
+@pytest.mark.parametrize(("words", "said"), [
+    (("sql",), "the query is empty; give one as an argument, with --file, or on stdin"),
+    (("rm", "npu_vs_gpu"), "remove the comparison npu_vs_gpu? stdin is not a terminal; confirm with --yes"),
+])  # fmt: skip
+def test_a_stdin_that_is_closed(lake: Path, words: tuple[str, ...], said: str) -> None:
+    line = shlex.join([sys.executable, "-m", "lakeprobe", *words, "--lake", str(lake)])
+    done = subprocess.run(f"exec {line} <&-", shell=True, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"lakeprobe: {said}\n")
 
 
 # ---- doctor -----------------------------------------------------------------------------------------------

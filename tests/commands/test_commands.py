@@ -342,7 +342,7 @@ def test_check_tells_what_is_gone_and_mends_it(tmp_path: Path) -> None:
         "a file is gone: run=npu/step=0/rank=0",
         f"left over: {lake}/run=gpu/step=0/rank=0/0-other",
     ]
-    assert "2 things do not fit the log; mend it: lakeprobe check --repair" in bad.err
+    assert "2 things at odds with the log; mend it: lakeprobe check --repair" in bad.err
     mended = lakeprobe("check", "--repair", "--lake", lake)
     assert mended.code == 0, mended
     assert "removed, since nothing names it: run=gpu/step=0/rank=0/0-other" in mended.err
@@ -476,8 +476,31 @@ def test_odd_values(folder: Path) -> None:
     lines = real_program("sql", query, "--format", "json", "--lake", lake, PYTHONIOENCODING="utf-8")
     row = json.loads(lines.out)
     assert (row["b"], row["c"], row["d"], row["e"]) == ("line\nbreak", "2026-01-02", {"k": 1}, "é")
-    assert row["a"] != row["a"]
+    assert row["a"] == "NaN"
     assert real_program("sql", "select 'line\nbreak' as b", "--lake", lake).out == "b\nline\\nbreak\n"
+
+
+def test_json_has_no_number_that_json_lacks(folder: Path) -> None:
+    """A text stands for each, in depth, as in the files of results; and every key is a text."""
+    query = (
+        "select 'inf'::double as a, [1, '-inf'::float] as b, {'x': ['nan'::double]} as c, "
+        "map {date '2026-01-02': 'nan'::float} as d, map {true: 1.5::decimal(3, 1)} as e, 'NaN' as f"
+    )
+    line = lakeprobe("sql", query, "--format", "json", "--lake", folder / "lake").out
+    assert json.loads(line, parse_constant=pytest.fail) == {
+        "a": "Infinity", "b": [1.0, "-Infinity"], "c": {"x": ["NaN"]}, "d": {"2026-01-02": "NaN"}, "e": {"true": "1.5"},
+        "f": "NaN",
+    }  # fmt: skip
+
+
+def test_json_drops_no_column(folder: Path) -> None:
+    query = "select 1 as a, 2 as b, 3 as a"
+    refused = lakeprobe("sql", query, "--format", "json", "--lake", folder / "lake")
+    assert refused.code == 2
+    assert refused.line == (
+        "lakeprobe: a is the name of more than one column, and JSON would keep one; rename it with AS"
+    )
+    assert lakeprobe("sql", query, "--format", "csv", "--lake", folder / "lake").out == "a,b,a\n1,2,3\n"
 
 
 def test_a_statement_without_rows(folder: Path) -> None:

@@ -46,7 +46,7 @@ def test_writes_to_stdout_and_sums_up_on_stderr(lake: Path) -> None:
     assert ended.code == 0
     assert yaml.safe_load(ended.out) == PAIRS
     assert ended.err.splitlines() == [
-        "mapped run ours step 0 rank 0 to run theirs step 0 rank 0: 3 ops, 5 rows",
+        "mapped run ours step 0 rank 0 to run theirs step 0 rank 0: 3 ops, 5 rows; None needs no line",
         "  5 rows of confidence 0.95 or more: the same values",
         "  not placed in ours: 0 tensor rows of 0 ops",
         "  not placed in theirs: 0 tensor rows of 0 ops",

@@ -77,6 +77,33 @@ def test_an_error_of_its_own_is_no_finding() -> None:
     )
 
 
+@pytest.fixture
+def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Be in a folder that was removed."""
+    (tmp_path / "removed").mkdir()
+    monkeypatch.chdir(tmp_path / "removed")
+    (tmp_path / "removed").rmdir()
+
+
+@pytest.mark.usefixtures("nowhere")
+def test_in_a_folder_that_was_removed_whole_paths_do(lake: Path, tmp_path: Path) -> None:
+    dumps = [write_dump(tmp_path / name, dump_text(add=1.0, mul=norm)) for name, norm in (("npu", 3.0), ("gpu", 1.0))]
+    assert "Verdict: different" in lakeprobe("compare", *dumps, "--lake", lake).out
+    assert str(tmp_path / "npu") in lakeprobe("ls", "--lake", lake).out
+    assert lakeprobe("sql", "select count(*) as n from dumps", "--lake", lake).out == "n\n2\n"
+
+
+@pytest.mark.usefixtures("nowhere")
+@pytest.mark.parametrize("words", [(), ("ls",), ("compare", "/none", "/none"), ("ingest", ".")])
+def test_in_a_folder_that_was_removed_others_are_told(lake: Path, words: tuple[str, ...]) -> None:
+    done = lakeprobe(*words, **({"LAKEPROBE_LAKE": lake} if words == ("ingest", ".") else {}))
+    assert done.code == 2
+    assert done.line == (
+        "lakeprobe: the working directory was removed; change to another folder, or give every path from / on, that of "
+        "--lake too"
+    )
+
+
 def test_times_with_a_zone(lake: Path) -> None:
     done = real_program("sql", "select timestamptz '2026-01-02 03:04:05+00' as moment", "--lake", lake, TZ="UTC")
     assert (done.code, done.out) == (0, "moment\n2026-01-02 03:04:05+00:00\n")

@@ -49,6 +49,33 @@ def test_a_dump_that_changed_is_read_again(work: Path, npu: str, replace: bool) 
     assert layout.runs(work / "lake") == ["gpu", "npu"]
 
 
+def test_a_folder_that_no_run_can_be_called_like(work: Path) -> None:
+    write_dump(work / "npu@2024,lr=1", TWO)
+    report = compare("npu@2024,lr=1", "gpu", lake="lake")
+    assert (report.name, difference(report)) == ("npu_2024_lr_1_vs_gpu", "different")
+    assert report.remarks == (f"{work}/npu@2024,lr=1 is the run npu_2024_lr_1: a name has {layout.NAME_RULE}",)
+    assert compare("npu@2024,lr=1", "gpu", lake="lake").remarks == ()
+
+
+def test_two_folders_of_one_name_are_not_mixed(work: Path) -> None:
+    write_dump(work / "npu=1", TWO)
+    write_dump(work / "npu_1", ONE)
+    compare("npu_1", "gpu", lake="lake")
+    report = compare("npu=1", "npu_1", lake="lake")
+    assert report.name == f"{layout.name_after(work.name)}_npu_1_vs_npu_1"
+    assert difference(report) == "different"
+    with pytest.raises(UsageError, match=r"every name for .*npu=1 is in use in .*--run NAME"):
+        compare("npu=1", "npu_1", lake="other")
+
+
+def test_steps_that_meet_by_their_place_are_told(work: Path) -> None:
+    write_dump(work / "late" / "step5" / "rank0", ONE)
+    [remark] = compare("late", "gpu", lake="lake").remarks
+    assert remark == "step 5 of late is compared with step 0 of gpu: the two sides have no step in common"
+    ingest("gpu", lake="lake", run="golden")
+    assert compare("late@step5", "golden@step0", lake="lake").remarks == ()
+
+
 def test_a_name_of_a_run_and_of_another_folder(work: Path) -> None:
     elsewhere = write_dump(work / "elsewhere" / "npu", ONE)
     ingest(elsewhere, lake="lake")

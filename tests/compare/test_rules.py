@@ -134,6 +134,18 @@ BROKEN = {
         "SET VARIABLE norm_eror_output = 0.1",
         "norm_eror_output is not a threshold; write norm_error_output, or give the variable another name",
     ),
+    "threshold_nan": (
+        "SET VARIABLE noise_factor = 'nan'::DOUBLE",
+        "the threshold noise_factor is nan; it must be finite, and 0 or more",
+    ),
+    "threshold_infinite": (
+        "SET VARIABLE cosine_drop = 'inf'::DOUBLE",
+        "the threshold cosine_drop is inf; it must be finite, and 0 or more",
+    ),
+    "threshold_negative": (
+        "SET VARIABLE noise_factor = -1",
+        "the threshold noise_factor is -1; it must be finite, and 0 or more",
+    ),
     "threshold_null": ("SET VARIABLE noise_factor = NULL", "the threshold noise_factor is None; it must be a number"),
 }
 

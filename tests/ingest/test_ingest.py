@@ -94,11 +94,39 @@ def test_names_of_runs(tmp_path: Path, lake: Path, run: str) -> None:
     assert query(f"SELECT DISTINCT run::VARCHAR FROM {table(lake, 'ops')}") == [(run,)]
 
 
-@pytest.mark.parametrize("run", ["a/b", "..", ".a", "a=b", "a%20b", "x" * 201, "a\n", "*"])
+@pytest.mark.parametrize("run", ["a/b", "..", ".a", "a=b", "a%20b", "x" * 201, "a\n", "*", "-x", "--help", "a-"])
 def test_names_that_are_refused(tmp_path: Path, lake: Path, run: str) -> None:
     with pytest.raises(UsageError, match="cannot name a run"):
         ingest(write_dump(tmp_path / "dump"), lake=lake, run=run)
     assert not lake.exists()
+
+
+@pytest.mark.parametrize(("folder", "run"), [
+    ("exp lr=1e-3", "exp lr_1e-3"), ("npu@2024", "npu_2024"), ("a,b(1)", "a_b_1_"), (".hid", "_hid"), ("-x", "_x"),
+    ("x.", "x_"), ("=", "_"), ("x" * 210, "x" * 200),
+])  # fmt: skip
+def test_folders_that_no_run_can_be_called_like(tmp_path: Path, lake: Path, folder: str, run: str) -> None:
+    report = ingest(write_dump(tmp_path / folder), lake=lake)
+    assert report.run == run
+    assert report.notes == [f"{tmp_path / folder} is the run {run}: a name has {layout.NAME_RULE}"]
+    assert ingest(tmp_path / folder, lake=lake).read == ()
+    assert layout.check_name(run, "run") == run
+
+
+def test_two_folders_never_become_one_run(tmp_path: Path, lake: Path) -> None:
+    """Not even with other ranks, which would share a run."""
+    write_dump(tmp_path / "a,b" / "step0" / "rank0")
+    write_dump(tmp_path / "a_b" / "step0" / "rank1")
+    with pytest.raises(
+        UsageError, match=r"a,b and .*a_b would both be the run a_b; ingest them one by one, with --run"
+    ):
+        ingest(tmp_path, lake=lake)
+    assert not lake.exists()
+    ingest(tmp_path / "a_b", lake=lake)
+    with pytest.raises(UsageError, match=r"a,b would be the run a_b, which .*lake has from .*a_b; give it another"):
+        ingest(tmp_path / "a,b", lake=lake)
+    ingest(tmp_path / "a,b", lake=lake, run="other")
+    assert [(key.run, key.rank) for key in layout.units(lake)] == [("a_b", 1), ("other", 0)]
 
 
 def test_the_lake_of_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

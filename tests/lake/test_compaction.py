@@ -204,6 +204,17 @@ def test_a_reader_keeps_what_it_reads(lake: Lake) -> None:
     assert not place.folder.exists()
 
 
+def test_what_was_kept_for_a_reader_is_no_damage(lake: Lake) -> None:
+    """The reader ends after the writer, so that the next writer removes it."""
+    with staging.reading(lake.path):
+        lake.compact("npu")
+    [kept] = staging.left_over(lake.path)
+    assert kept.name.startswith("ended.")
+    assert staging.unfit(lake.path) == []
+    staging.sweep(lake.path)
+    assert staging.left_over(lake.path) == []
+
+
 def test_a_damaged_log_is_made_again_of_the_folders(lake: Lake, home: Path) -> None:
     lake.compact("npu")
     replace(lake, home, (1,))

@@ -303,7 +303,7 @@ def test_yaml_has_confidence_evidence_and_what_is_left_over(tmp_path: Path) -> N
         "#   Torch.extra.0.forward  3 of 3 tensors",
     ]
     assert proposal.summary() == [
-        "mapped run ours step 0 rank 0 to run theirs step 0 rank 0: 2 ops, 5 rows",
+        "mapped run ours step 0 rank 0 to run theirs step 0 rank 0: 2 ops, 5 rows; None needs no line",
         "  5 rows of confidence 0.95 or more: the same values",
         "  not placed in ours: 1 tensor rows of 1 ops",
         "  not placed in theirs: 3 tensor rows of 1 ops",

@@ -179,8 +179,8 @@ def test_nothing_half_written_is_left(
 ) -> None:
     write = files.WRITERS[format]
 
-    def full(connection: Any, unit: Any, path: Path) -> None:
-        write(connection, unit, path)
+    def full(connection: Any, comparison: Any, unit: Any, path: Path) -> None:
+        write(connection, comparison, unit, path)
         assert path.stat().st_size > 0
         raise OSError(28, "No space left on device")
 

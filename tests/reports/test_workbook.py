@@ -211,7 +211,7 @@ def test_findings_are_the_rows_that_do_not_pass_worst_first(hostile: StoredCompa
 def test_findings_show_the_numbers_of_their_kind(hostile: StoredComparison, tmp_path: Path, kind: str) -> None:
     unit = replace(hostile.units[0], kind=kind)
     with table.opened(unit) as connection:
-        workbook.write(connection, unit, tmp_path / "draft")
+        workbook.write(connection, hostile, unit, tmp_path / "draft")
     with (tmp_path / "draft").open("rb") as draft:
         header = values(load_workbook(draft)["findings"])[0]
     assert header[4:-2] == list(workbook.NUMBERS[kind])

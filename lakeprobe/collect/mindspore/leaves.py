@@ -1,11 +1,10 @@
 """Turns arguments, results and gradients into the leaves of dump.json."""
 
-import dataclasses
 from typing import Any
 
 import ml_dtypes
 import numpy as np
-from mindspore import Tensor, get_context, mint
+from mindspore import Tensor, get_context, mint, nn
 from mindspore import dtype as types
 from mindspore._c_expression.typing import Number as Type
 from mindspore.common.api import _no_grad
@@ -24,9 +23,9 @@ from lakeprobe.collect.watching.values import (
     Statistics,
     array_leaf,
     builtin,
-    fields_of,
     file_name,
     key_text,
+    members_of,
     unrecordable,
     wide,
 )
@@ -92,7 +91,7 @@ class Leaves:
     def _members(self, value: Any, file: str | None, around: Containers) -> Any:
         """Return the leaves of a container's members in a list or dict.
 
-        None if it is not to be entered, and for anything but a container.
+        None if it is not to be entered, and for what holds none to record.
         """
         if not around.enter(value):
             return None
@@ -105,16 +104,13 @@ class Leaves:
         def leaf(key: Any, item: Any) -> Any:
             return self._leaf(item, key, None if file is None else f"{file}.{key}", around)
 
-        if isinstance(value, tuple) and hasattr(value, "_fields"):
-            return {key: leaf(key, item) for key, item in zip(value._fields, value, strict=True)}
-        if dataclasses.is_dataclass(value) and not isinstance(value, type):
-            return {name: leaf(name, item) for name, item in fields_of(value)}
-        if isinstance(value, (list, tuple)):
-            return [leaf(index, item) for index, item in enumerate(value)]
-        if not isinstance(value, dict):
+        items = members_of(value, (Tensor,), (nn.Cell,))
+        if items is None:
             return None
+        if type(items) is enumerate:
+            return [leaf(index, item) for index, item in items]
         members: dict[str, Any] = {}
-        for key, item in value.items():
+        for key, item in items:
             name = key_text(key, members)
             members[name] = leaf(name, item)
         return members

@@ -1,7 +1,9 @@
 """The names of the torch functions to record, and how much each says about accuracy.
 
-These are the names that msprobe 26.2.0 records, so that runs of both tools hold the same ops. Names that the installed
-torch lacks are skipped.
+These are the names that msprobe 26.2.0 records, so that runs of both tools hold the same ops, and functions of newer
+releases of torch that compute or communicate the same: `rms_norm`, `grouped_mm`, `scaled_mm`, `scaled_grouped_mm`,
+`linear_cross_entropy`, `all_gather_single` and `reduce_scatter_single`. Names that the installed torch lacks are
+skipped.
 """
 
 from lakeprobe.collect.settings import Risk
@@ -20,13 +22,14 @@ FUNCTIONAL = _names(
     conv_transpose2d conv_transpose3d cosine_embedding_loss cosine_similarity cross_entropy ctc_loss dropout dropout1d
     dropout2d dropout3d elu elu_ embedding embedding_bag feature_alpha_dropout fold fractional_max_pool2d
     fractional_max_pool2d_with_indices fractional_max_pool3d fractional_max_pool3d_with_indices gaussian_nll_loss gelu
-    glu grid_sample group_norm gumbel_softmax hardshrink hardsigmoid hardswish hardtanh hardtanh_ hinge_embedding_loss
-    huber_loss instance_norm interpolate kl_div l1_loss layer_norm leaky_relu leaky_relu_ linear local_response_norm
-    log_softmax logsigmoid lp_pool1d lp_pool2d lp_pool3d margin_ranking_loss max_pool1d max_pool1d_with_indices
-    max_pool2d max_pool2d_with_indices max_pool3d max_pool3d_with_indices max_unpool1d max_unpool2d max_unpool3d mish
-    mse_loss multi_head_attention_forward multi_margin_loss multilabel_margin_loss multilabel_soft_margin_loss
-    nll_loss normalize one_hot pad pairwise_distance pdist pixel_shuffle pixel_unshuffle poisson_nll_loss prelu relu
-    relu6 relu_ rrelu rrelu_ scaled_dot_product_attention selu selu_ sigmoid silu smooth_l1_loss soft_margin_loss
+    glu grid_sample group_norm grouped_mm gumbel_softmax hardshrink hardsigmoid hardswish hardtanh hardtanh_
+    hinge_embedding_loss huber_loss instance_norm interpolate kl_div l1_loss layer_norm leaky_relu leaky_relu_ linear
+    linear_cross_entropy local_response_norm log_softmax logsigmoid lp_pool1d lp_pool2d lp_pool3d margin_ranking_loss
+    max_pool1d max_pool1d_with_indices max_pool2d max_pool2d_with_indices max_pool3d max_pool3d_with_indices
+    max_unpool1d max_unpool2d max_unpool3d mish mse_loss multi_head_attention_forward multi_margin_loss
+    multilabel_margin_loss multilabel_soft_margin_loss nll_loss normalize one_hot pad pairwise_distance pdist
+    pixel_shuffle pixel_unshuffle poisson_nll_loss prelu relu relu6 relu_ rms_norm rrelu rrelu_
+    scaled_dot_product_attention scaled_grouped_mm scaled_mm selu selu_ sigmoid silu smooth_l1_loss soft_margin_loss
     softmax softmin softplus softshrink softsign tanh tanhshrink threshold threshold_ triplet_margin_loss
     triplet_margin_with_distance_loss unfold upsample upsample_bilinear upsample_nearest
     """
@@ -134,8 +137,9 @@ VARIABLE_FUNCTIONS = _names(
 
 DISTRIBUTED = _names(
     """
-    _all_gather_base _reduce_scatter_base all_gather all_gather_into_tensor all_reduce all_to_all all_to_all_single
-    batch_isend_irecv broadcast gather irecv isend recv reduce reduce_scatter reduce_scatter_tensor scatter send
+    _all_gather_base _reduce_scatter_base all_gather all_gather_into_tensor all_gather_single all_reduce all_to_all
+    all_to_all_single batch_isend_irecv broadcast gather irecv isend recv reduce reduce_scatter reduce_scatter_single
+    reduce_scatter_tensor scatter send
     """
 )
 """Functions of torch.distributed."""
@@ -214,9 +218,10 @@ CORE = _names(
     __matmul__ _batch_norm_impl_index _convolution _fused_adam_ _fused_adamw_ addbmm addbmm_ addmm addmm_ addmv addmv_
     addr addr_ baddbmm baddbmm_ batch_norm batch_norm_backward_elemt batch_norm_backward_reduce batch_norm_elemt
     batch_norm_gather_stats batch_norm_gather_stats_with_counts batch_norm_stats batch_norm_update_stats bilinear bmm
-    chain_matmul conv1d conv2d conv3d conv_tbc conv_transpose1d conv_transpose2d conv_transpose3d convolution
-    embedding embedding_bag group_norm instance_norm layer_norm linalg.matmul linalg.multi_dot linalg.vecdot linear
-    local_response_norm matmul mm multi_head_attention_forward mv scaled_dot_product_attention
+    chain_matmul conv1d conv2d conv3d conv_tbc conv_transpose1d conv_transpose2d conv_transpose3d convolution embedding
+    embedding_bag group_norm grouped_mm instance_norm layer_norm linalg.matmul linalg.multi_dot linalg.vecdot linear
+    linear_cross_entropy local_response_norm matmul mm multi_head_attention_forward mv rms_norm
+    scaled_dot_product_attention scaled_grouped_mm scaled_mm
     """
 )
 """Matrix products, convolutions, norms and embeddings. Risk level CORE records these, DISTRIBUTED and NPU."""

@@ -134,8 +134,9 @@ class Boundary:
     """The backward of one call of a module. Graph nodes refer to it, so it must not refer to the nodes behind them.
 
     A node of ours is added for a result that is an argument or older than the call, and for a result that the module
-    itself goes on to use. Tensors that a module stores and passes on in other ways than through its results are not
-    followed.
+    itself goes on to use. Such a result is another tensor than the one that the module gave. So there is none for a
+    leaf, nor for a tensor that retains its gradient: the program looks for a gradient in that very tensor. Tensors that
+    a module stores and passes on in other ways than through its results are not followed.
     """
 
     def __init__(
@@ -182,6 +183,9 @@ class Boundary:
             edge = _edge(tensor)
             places = giving.get(edge[0], [])
             if not self._made(edge[0]) or edge in used or any(number == edge[1] for number, _ in places):
+                if tensor.is_leaf or tensor.retains_grad:
+                    passed.append(tensor)
+                    continue
                 (tensor,) = BackwardHookFunction.apply(tensor)
                 if edge in self._edges:
                     taking[tensor.grad_fn] = [(0, self._edges[edge])]
@@ -376,10 +380,11 @@ def _goes_through(tensor: torch.Tensor, *, top: bool) -> bool:
 def _like(tensor: torch.Tensor, watched: torch.Tensor) -> torch.Tensor:
     """Return `watched` as a tensor of the class of `tensor`, with its attributes.
 
-    torch was not meant to see that class.
+    torch was not meant to see that class. A tensor that wraps others comes with attributes of its own.
     """
-    if type(watched) is torch.Tensor and type(tensor) not in (torch.Tensor, torch.nn.Parameter):
-        watched = watched.as_subclass(type(tensor))
+    if type(watched) is torch.Tensor:
+        if type(tensor) not in (torch.Tensor, torch.nn.Parameter):
+            watched = watched.as_subclass(type(tensor))
         vars(watched).update(vars(tensor))
     return watched
 

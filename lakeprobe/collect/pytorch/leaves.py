@@ -1,6 +1,5 @@
 """Turns arguments, results and gradients into the leaves of dump.json."""
 
-import dataclasses
 import zlib
 from typing import Any
 
@@ -20,14 +19,16 @@ from lakeprobe.collect.watching.values import (
     Leaf,
     array_leaf,
     builtin,
-    fields_of,
     file_name,
     key_text,
+    members_of,
     unrecordable,
 )
 
 _SPECIAL_KEYS = ("device", "dtype", "output_dtype")
 _OF_TORCH = (torch.Size, torch.memory_format, torch.dtype, torch.device)
+_OPAQUE = (torch.nn.Module, torch.optim.Optimizer)
+"""What holds tensors that are recorded elsewhere."""
 _MEMORY_FORMATS = {
     torch.contiguous_format: "contiguous_format",
     torch.channels_last: "channels_last",
@@ -159,7 +160,7 @@ class Leaves:
                 return self._transfer(value, file)
             if isinstance(value, (distributed.ProcessGroup, distributed.ReduceOp, distributed.ReduceOp.RedOpType)):
                 return _of_distributed(value)
-        items = _members(value)
+        items = members_of(value, (torch.Tensor,), _OPAQUE)
         if items is None:
             return None
         return self._items(value, items, file, around, [] if type(items) is enumerate else {})
@@ -178,6 +179,9 @@ class Leaves:
         kind = type(tensor).__name__
         if kind in _TENSOR_KINDS:
             return self._wrapped(tensor, kind, file)
+        if kind == "CausalBias":  # nothing is ever written to its memory: torch makes the mask from these
+            variant, *sizes = (getattr(tensor, name) for name in ("variant", "seq_len_q", "seq_len_kv"))
+            return {"type": "torch.nn.attention.bias.CausalBias", "value": [variant.name, *sizes]}
         if is_traceable_wrapper_subclass(tensor):
             names, _ = tensor.__tensor_flatten__()
             return self._items(tensor, [(name, getattr(tensor, name)) for name in names], file, around, {})
@@ -276,17 +280,6 @@ def _numbers_of(tensor: torch.Tensor) -> torch.Tensor:
     if tensor.is_quantized:
         return tensor.dequantize()
     return tensor._values() if tensor.layout is torch.sparse_coo else tensor.values()
-
-
-def _members(value: Any) -> Any:
-    """Return a container's members, enumerated or as pairs of name and member. Returns None for anything else."""
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return zip(value._fields, value, strict=False)
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return fields_of(value)
-    if isinstance(value, (list, tuple)):
-        return enumerate(value)
-    return value.items() if isinstance(value, dict) else None
 
 
 def _of_torch(value: Any) -> Leaf:

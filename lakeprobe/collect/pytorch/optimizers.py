@@ -1,12 +1,13 @@
-"""Records steps of optimizers of which no op is recorded: one op each, whose arguments are the settings.
+"""Records steps of optimizers that no op shows: one op each, whose arguments are the settings.
 
 By default PyTorch updates all parameters on a GPU with functions that take lists of them, which are not recorded.
-Without this op, another learning rate would show in the next step only, as weights that differ.
+Without this op, another learning rate would show in the next step only, as weights that differ. What else runs in a
+step, such as a closure, does not show the settings.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
 from sys import _getframe
 from types import FrameType
 from typing import Any
@@ -18,9 +19,12 @@ from torch.utils.hooks import RemovableHandle
 
 from lakeprobe.collect.watching.recorder import Recorder, guarded
 
-_HOW = {"foreach", "fused", "capturable", "differentiable", "initial_lr", "decoupled_weight_decay"}
-"""Settings of how a step is computed, what a scheduler begins with, and what newer torch writes of AdamW alone: none
-changes what an optimizer of the class computes."""
+_HOW = {"foreach", "fused", "capturable", "differentiable", "initial_lr"}
+"""Settings of how a step is computed, and what a scheduler begins with: none changes what an optimizer computes."""
+_DECOUPLED = "decoupled_weight_decay"
+"""The setting that makes AdamW of Adam. AdamW itself has it in newer torch only."""
+_IN_PLACE = re.compile(r"(?!__).*_|__i\w+__")
+"""The names of functions that write into their first argument: `add_`, `__iadd__`."""
 
 STEP = Optimizer.profile_hook_step(lambda: None).__code__
 """The code that runs the step of an optimizer and its hooks."""
@@ -33,7 +37,6 @@ class Optimizers:
         """Record for `recorder`."""
         self.recorder = recorder
         self._handles: list[RemovableHandle] = []
-        self._calls_before = 0
 
     def start(self) -> None:
         """Hook on to the steps of all optimizers, but not in the middle of one, when torch goes through its hooks."""
@@ -49,19 +52,22 @@ class Optimizers:
             for handle in self._handles:
                 handle.remove()
             self._handles.clear()
+            self.recorder.thread.updates = ()
 
     def _before(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
         if not is_compiling():  # which reads this as a part of the step
-            self._calls_before = self._calls()
+            self.recorder.thread.updates += (_Update(optimizer),)
 
     def _after(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
-        if not is_compiling() and not self.recorder.idle and self._calls() == self._calls_before:
-            self._record(optimizer, _getframe(1))
-
-    def _calls(self) -> int:
-        """How many functions were called in this training step."""
-        counts = [*self.recorder.counts.values()]  # of which the first call has 0
-        return sum(counts) + len(counts)
+        if is_compiling():
+            return
+        thread = self.recorder.thread
+        places = [place for place, update in enumerate(thread.updates) if update.optimizer is optimizer]
+        if places:
+            update = thread.updates[places[-1]]
+            thread.updates = thread.updates[: places[-1]]  # without those that an exception ended
+            if not update.shown and not self.recorder.idle:
+                self._record(optimizer, _getframe(1))
 
     @guarded
     def _record(self, optimizer: Optimizer, frame: Any) -> None:
@@ -69,10 +75,37 @@ class Optimizers:
         if recorder.settings.task == "structure":
             return
         api = f"Optimizer.{type(optimizer).__name__}"
-        op = recorder.starts(f"{api}.{recorder.count(api)}.forward", (), settings_of(optimizer.param_groups), frame)
+        op = recorder.starts(f"{api}.{recorder.count(api)}.forward", (), settings_of(optimizer), frame)
         if op is not None:
             op.parent = recorder.parent_of_function(op.stack)
             recorder.ends(op, ())
+
+
+class _Update:
+    """A step of an optimizer that has begun."""
+
+    def __init__(self, optimizer: Optimizer) -> None:
+        self.optimizer = optimizer
+        self.shown = False
+        """Whether a recorded function has written into a parameter: its arguments come of the settings."""
+        self._parameters: set[int] = set()
+
+    def saw(self, name: str, args: Any) -> None:
+        """Learn of a function that begins."""
+        if self.shown or not args or not _IN_PLACE.fullmatch(name.split(".")[-3]):
+            return
+        if not self._parameters:
+            groups = self.optimizer.param_groups
+            self._parameters = {_memory(parameter) for group in groups for parameter in group["params"]}
+        written = args[0] if isinstance(args[0], list) else args[:1]
+        self.shown = any(_memory(tensor) in self._parameters for tensor in written)
+
+
+def _memory(tensor: Any) -> int:
+    """What a parameter and its `data` have in common. Of a tensor without memory only the object itself is known."""
+    if type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.layout is torch.strided:
+        return tensor.data_ptr() or id(tensor)
+    return id(tensor)
 
 
 def _is_stepping() -> bool:
@@ -82,9 +115,11 @@ def _is_stepping() -> bool:
     return frame is not None
 
 
-def settings_of(groups: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def settings_of(optimizer: Optimizer) -> dict[str, Any]:
     """The numbers by which the groups of parameters are updated, by name: a list, if groups differ in one."""
-    names = dict.fromkeys(name for group in groups for name in group if name not in _HOW)
+    groups = optimizer.param_groups
+    unsaid = _HOW | {_DECOUPLED} if isinstance(optimizer, torch.optim.AdamW) else _HOW
+    names = dict.fromkeys(name for group in groups for name in group if name not in unsaid)
     found = {name: [_number(group.get(name)) for group in groups] for name in names}
     return {
         name: numbers[0] if all(number == numbers[0] for number in numbers) else numbers

@@ -270,6 +270,7 @@ class Capture:
         if not self._begun:
             self._begun = True
             self._sink.begin(self.current_step, self._rank)
+        self.recorder.entries.open(self.recorder.steps)
 
     def _end(self) -> None:
         if self._begun:
@@ -284,6 +285,13 @@ class Capture:
             repeats = f"backward went through ops again {len(repeated)} times, first through {repeated[0]}"
             self._sink.note(f"{repeats}; the last time is recorded")
             repeated.clear()
+        late = [*self.recorder.entries.late]
+        if late:
+            number = "1 op" if len(late) == 1 else f"{len(late)} ops"
+            self._sink.note(
+                f"a step ended before {number} of another thread, the first {late[0]}; what came later is left out"
+            )
+            self.recorder.entries.late.clear()
         new = self.recorder.failures[self._noted :]
         if new:
             number = "1 value" if len(new) == 1 else f"{len(new)} values"

@@ -1,5 +1,6 @@
 """Locates the functions to record in a framework, so that ours can replace them and be removed again."""
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -62,6 +63,9 @@ class Replacements:
 
     def __init__(self) -> None:
         self._made: list[tuple[Place, Function]] = []
+        self._hiders = 0
+        """How many threads see the original functions."""
+        self._lock = threading.RLock()
 
     def put(self, place: Place, function: Function) -> None:
         """Put a function in a place until `remove`."""
@@ -69,26 +73,37 @@ class Replacements:
 
     def put_all(self, functions: Sequence[tuple[Place, Function]]) -> None:
         """Put functions in places until `remove`."""
-        for place, function in functions:
-            place.put(function)
-        self._made += functions
+        with self._lock:
+            for place, function in functions:
+                place.put(function)
+            self._made += functions
 
     def hide(self) -> None:
-        """Restore the original functions temporarily, the last replaced first."""
-        for place, function in reversed(self._made):
-            if place.holds(function):
-                place.restore()
+        """Restore the original functions until each thread that did so calls `show`."""
+        with self._lock:
+            self._hiders += 1
+            self._restore()
 
     def show(self) -> None:
         """Put our functions back after `hide`."""
-        for place, function in self._made:
-            if place.unchanged:
-                place.put(function)
+        with self._lock:
+            self._hiders -= 1
+            if not self._hiders:
+                for place, function in self._made:
+                    if place.unchanged:
+                        place.put(function)
 
     def remove(self) -> None:
         """Restore the original functions for good."""
-        self.hide()
-        self._made = []
+        with self._lock:
+            self._restore()
+            self._made = []
+
+    def _restore(self) -> None:
+        """Restore the original functions, the last replaced first."""
+        for place, function in reversed(self._made):
+            if place.holds(function):
+                place.restore()
 
 
 def absent(owner: Any, attribute: str) -> Place:

@@ -49,6 +49,10 @@ class Thread(threading.local):
     """0, _RECORDED or _OURS. Calls of functions inside of either are not recorded."""
     around: Around | None = None
     """The innermost module that runs."""
+    step: int | None = None
+    """The step that has counted the last call."""
+    updates: tuple[Any, ...] = ()
+    """The steps of optimizers that run, the innermost last. They learn of each op that begins: `saw(name, args)`."""
 
 
 def guarded(method: Method) -> Method:
@@ -128,8 +132,9 @@ class Recorder:
 
     def next_step(self) -> None:
         """Reset the counters, the module tree and what is remembered of tensors."""
-        self.steps += 1
-        self.counts: dict[str, int] = {}
+        with self._counting:  # a call has its number and its step from one of them
+            self.steps += 1
+            self.counts: dict[str, int] = {}
         self.tree = Tree()
         self.scope = Scope(self.settings)
         self.modules_with_backward: set[str] = set()
@@ -150,6 +155,7 @@ class Recorder:
         with self._counting:  # two threads with one number would have one op
             number = self.counts.get(key, -1) + 1
             self.counts[key] = number
+            self.thread.step = self.steps
         return number
 
     def parent_of_function(self, stack: Stack | None = None) -> str | None:
@@ -185,11 +191,13 @@ class Recorder:
     def starts(
         self, name: str, args: Any, kwargs: Any, frame: FrameType, module_parent: str | None = None
     ) -> Op | None:
-        """Record the start and the inputs of a forward. Returns None if the op is not wanted."""
+        """Record the start and the inputs of a forward that was just counted. Returns None if the op is not wanted."""
         if not self.scope.wants(name):
             return None
+        for update in self.thread.updates:
+            update.saw(name, args)
         stack = self._stack_at(frame, is_module=name.startswith(MODULES)) if self.settings.extra_info else None
-        op = Op(name, {}, module_parent, stack, self.began(name))
+        op = Op(name, {}, module_parent, stack, self.began(name), self.thread.step)
         op.moves = name.startswith(MODULES) and self.scope.outputs and not self.settings.scope
         if self.scope.forward and self.scope.inputs and not self._structure:
             op.body["input_args"] = self.leaves.of(args, name, "input")
@@ -208,17 +216,19 @@ class Recorder:
     @guarded
     def ends(self, op: Op, output: Any, parameters: Any = None) -> None:
         """Record the end and the results of a forward. For a module also its parameters."""
+        if not self.entries.takes(op):
+            return
         if self.scope.forward and self.scope.outputs and not self._structure:
             results = output if isinstance(output, tuple) else (output,)
-            op.body["output"] = self.leaves.of(results, op.name, "output")
+            self.entries.fill(op, "output", self.leaves.of(results, op.name, "output"))
             if parameters is not None:
-                op.body["parameters"] = self.leaves.of(parameters, op.name, "parameters")
+                self.entries.fill(op, "parameters", self.leaves.of(parameters, op.name, "parameters"))
         self._finish(op, moves=op.name.startswith(MODULES) and self.scope.outputs)
 
     def results_so_far(self, op: Op, output: tuple[Any, ...]) -> None:
         """Record results that may still change before the op ends."""
         if self.scope.forward and self.scope.outputs and not self._structure:
-            op.body["output"] = self.leaves.of(output, op.name, "output")
+            self.entries.fill(op, "output", self.leaves.of(output, op.name, "output"))
             if self.entries.find(op.name) is None and self.births is None:
                 self.entries.put(op)
 
@@ -228,14 +238,16 @@ class Recorder:
         if self.births is None:
             self._finish(op, moves=False)
 
-    def _finish(self, op: Op, *, moves: bool) -> None:
-        """Complete the op. It keeps its place, unless it has none or `moves` to the end."""
-        if self.births is not None and not self.births.is_birth(op):
-            return
-        if moves or self.entries.find(op.name) is None:
-            if not (op.body or self._structure):
-                return
-            self.entries.put(op)
+    def _finish(self, op: Op, *, moves: bool) -> bool:
+        """Complete the op, and return whether it is recorded.
+
+        It keeps its place, unless it has none or `moves` to the end.
+        """
+        if not self.entries.takes(op) or (self.births is not None and not self.births.is_birth(op)):
+            return False
+        in_place = not moves and self.entries.find(op.name) is not None
+        if not in_place and not ((op.body or self._structure) and self.entries.put(op)):
+            return False
         self.entries.finish(op)
         if self.births is not None and self.births.enough:
             self.when_enough()
@@ -243,6 +255,7 @@ class Recorder:
                 f"{op.name} made NaN or inf of finite numbers, the birth that training was to end with "
                 f"(overflow_nums: {self.births.number}); what was found is in the lake, with inputs and outputs"
             )
+        return True
 
     @guarded
     def gradients(self, name: str, outgoing: Any) -> Any:
@@ -259,9 +272,10 @@ class Recorder:
 
         `measured` is what `gradients` gave for the latter.
         """
+        step = self.steps
         if not self.scope.wants(name):
             return
-        op = Op(name, {}, parent, began=self.began(name))
+        op = Op(name, {}, parent, began=self.began(name), step=step)
         if self.scope.backward and not self._structure:
             if self.scope.inputs:
                 op.body["input"] = self.leaves.of(incoming, name, "input")
@@ -273,5 +287,6 @@ class Recorder:
             self.repeated.append(name)
             earlier = self.entries.find(name)
             op.again = earlier is None or earlier.again
-        self._went_back.add(name)
-        self._finish(op, moves=True)
+        went_back = self._went_back
+        if self._finish(op, moves=True):
+            went_back.add(name)

@@ -41,30 +41,33 @@ class Stacks:
 
         Frames around one that `around` has, if it is among them, need not be looked at.
         """
-        return self._at(_place(frame, around), frame)
+        return self._at(_place(frame, around), frame, around)
 
     def within(self, frame: FrameType, around: Around | None) -> tuple[Stack, Around]:
         """Return what `of` returns, and what it takes for the calls that come from `frame`."""
         place = _place(frame, around)
         outside = place[2:]
         number = self._around.setdefault(outside, -1 - len(self._around))
-        return self._at(place, frame), Around(frame, number)
+        return self._at(place, frame, around), Around(frame, number)
 
-    def _at(self, place: tuple[int, ...], frame: FrameType) -> Stack:
+    def _at(self, place: tuple[int, ...], frame: FrameType, around: Around | None) -> Stack:
         stack = self._by_place.get(place)
         if stack is None:
-            stack = self._by_place[place] = self._read(frame)
+            stack = self._by_place[place] = self._read(frame, None if around is None else around.frame)
         return stack
 
     def phase_of(self, stack: Stack | None) -> str | None:
-        """Return the innermost phase that ran when `of` returned this stack, or None."""
+        """Return the innermost phase that ran when `of` returned this stack. None if a module ran inside of it."""
         return self._phase_of.get(id(stack))
 
-    def _read(self, frame: FrameType | None) -> Stack:
+    def _read(self, frame: FrameType | None, module: FrameType | None) -> Stack:
         lines: list[str] = []
         phase: str | None = None
+        is_inside = True  # of the innermost module
         while frame is not None:
-            phase = phase or self._phases.get(frame.f_code)
+            is_inside = is_inside and frame is not module
+            if is_inside and phase is None:
+                phase = self._phases.get(frame.f_code)
             # Keep the code alive, or its id could be reused for another one.
             self._codes.add(frame.f_code)
             line = _line(frame.f_code, frame.f_lineno)

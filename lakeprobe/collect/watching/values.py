@@ -1,9 +1,24 @@
 """Computes what is recorded of plain Python values and numpy arrays, for all frameworks."""
 
 import dataclasses
+import enum
+import gc
 import re
 import zlib
+from collections import UserDict, deque
+from contextlib import suppress
 from itertools import count
+from types import (
+    BuiltinFunctionType,
+    CodeType,
+    FrameType,
+    FunctionType,
+    MappingProxyType,
+    MemberDescriptorType,
+    MethodType,
+    ModuleType,
+    SimpleNamespace,
+)
 from typing import Any
 
 import ml_dtypes
@@ -28,10 +43,16 @@ DEEPEST = 400
 """The maximum depth of nested containers, as in msprobe. Deeper values are null."""
 MOST_REPEATED = 20_000
 """The maximum number of members of containers that a value has in several places. Further ones are null."""
+MOST_SEARCHED = 1000
+"""The maximum number of objects that are looked at for a tensor."""
 PLAIN = (bool, int, float, str)
 BUILTIN = (*PLAIN, slice, type(...), np.generic)
 """The classes that `builtin` supports."""
 
+_NOT_DATA = (
+    type, FunctionType, BuiltinFunctionType, MethodType, ModuleType, CodeType, FrameType, enum.Enum,
+)  # fmt: skip
+"""What holds the program rather than its data."""
 _NOT_IN_FILES = str.maketrans({"/": "%2F", "\\": "%5C", "\0": "%00"})
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 _HALVES = (np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16))
@@ -95,6 +116,74 @@ def fields_of(value: Any) -> list[tuple[str, Any]]:
     """Return the fields of an instance of a dataclass, by name, without those that it has not got yet."""
     names = (field.name for field in dataclasses.fields(value))
     return [(name, getattr(value, name)) for name in names if hasattr(value, name)]
+
+
+class UnseenError(Exception):
+    """An object may hold tensors that cannot be seen."""
+
+
+def members_of(value: Any, tensors: tuple[type, ...], opaque: tuple[type, ...]) -> Any:
+    """Return a container's members, enumerated or as pairs of name and member. None for what holds none to record.
+
+    Of any other object these are the attributes that hold an object of the classes `tensors`, at any depth but not in
+    objects of the classes `opaque`. Raises UnseenError if there is such a tensor elsewhere in the object.
+    """
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return zip(value._fields, value, strict=False)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return fields_of(value)
+    if isinstance(value, (list, tuple, deque)):
+        return enumerate(value)
+    if isinstance(value, (dict, MappingProxyType)):
+        return value.items()
+    attributes = attributes_of(value)
+    if isinstance(value, SimpleNamespace):
+        return attributes.items()
+    if isinstance(value, UserDict) and type(attributes.get("data")) is dict:
+        return attributes["data"].items()
+    if not _holds(value, tensors, opaque):
+        return None
+    found = [(name, member) for name, member in attributes.items() if _holds(member, tensors, opaque)]
+    if not found:
+        raise UnseenError("its tensors are in no attribute")
+    return found
+
+
+def attributes_of(value: Any) -> dict[str, Any]:
+    """Return the attributes that an object keeps, in its dict and in slots. No code of its class runs."""
+    try:
+        found = dict(object.__getattribute__(value, "__dict__"))
+    except AttributeError:
+        found = {}
+    for kind in type(value).__mro__:
+        for name, slot in vars(kind).items():
+            if type(slot) is MemberDescriptorType and name not in found and name != "__dict__":
+                with suppress(AttributeError):  # not set
+                    found[name] = slot.__get__(value)
+    return found
+
+
+def _holds(value: Any, tensors: tuple[type, ...], opaque: tuple[type, ...]) -> bool:
+    """Return whether a value is a tensor, or holds one.
+
+    The garbage collector says what objects hold, so no code of theirs runs, and iterators stay where they are.
+    """
+    opaque = (*_NOT_DATA, *opaque)
+    met = {id(value): value}
+    waiting = deque([value])
+    while waiting:
+        one = waiting.popleft()
+        if issubclass(type(one), tensors):
+            return True
+        if issubclass(type(one), opaque) or not gc.is_tracked(one):  # what is not tracked holds no other objects
+            continue
+        for other in gc.get_referents(one):
+            if id(other) not in met:
+                met[id(other)] = other
+                waiting.append(other)
+        if len(met) > MOST_SEARCHED:
+            raise UnseenError(f"it holds more than {MOST_SEARCHED} objects")
+    return False
 
 
 def unrecordable(value: Any) -> Leaf:
