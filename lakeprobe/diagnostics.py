@@ -83,9 +83,14 @@ def _say(text: str) -> None:
     print("\n".join(lines) + colon + command, file=sys.stderr)
 
 
+def in_one_line(error: BaseException) -> str:
+    """Return what an error says, or its class if it says nothing."""
+    return " ".join(str(error).split()) or type(error).__name__
+
+
 def fail(error: LakeprobeError) -> int:
     """Write an error in one line. Returns the exit code."""
-    print("lakeprobe: " + shown(" ".join(str(error).split())), file=sys.stderr)
+    print("lakeprobe: " + shown(in_one_line(error)), file=sys.stderr)
     return error.exit_code
 
 

@@ -178,7 +178,7 @@ def contained(method: Method) -> Method:
             self.give_up()
             if self._on_failure == "raise":
                 raise
-            reason = " ".join(str(error).split()) or type(error).__name__
+            reason = diagnostics.in_one_line(error)
             diagnostics.note(f"lakeprobe: {reason}; collecting of run {self.run} ends here, the training goes on")
             return None
 

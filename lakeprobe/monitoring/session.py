@@ -223,7 +223,7 @@ class Monitor:
                 self._give_up()
                 if self._on_failure == "raise":
                     raise
-                reason = " ".join(str(error).split()) or type(error).__name__
+                reason = diagnostics.in_one_line(error)
                 diagnostics.note(f"lakeprobe: {reason}; monitoring of run {self.run} ends here, the training goes on")
                 return None
 

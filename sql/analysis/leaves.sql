@@ -17,7 +17,6 @@ WITH
     listed AS (
         SELECT
             results.*,
-            target_requires_grad <> golden_requires_grad AS other_requires_grad,
             ops.place,
             -- not the whole row: for each field that the macro reads, DuckDB would make a struct of all columns
             {
@@ -40,7 +39,10 @@ WITH
             AND partners.golden_seq = results.golden_seq
         WHERE
             (coalesce(results.target_seq, partners.target_seq) = ops.target_seq OR results.golden_seq = ops.only_golden_seq)
-            AND (is_finding(difference, outcome, verdict) OR (other_requires_grad AND verdict = 'error'))
+            AND (
+                is_finding(difference, outcome, verdict)
+                OR is_trained_apart(target_requires_grad, golden_requires_grad, verdict)
+            )
     ),
     measured AS (
         SELECT *, farthest_statistic(statistics) AS farthest

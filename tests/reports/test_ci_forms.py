@@ -131,15 +131,21 @@ def cases(suite: ElementTree.Element) -> list[tuple[str | None, str, str | None,
     return [(case.get("name"), end.tag, end.get("message"), end.text or "") for case in suite for end in case]
 
 
+def reports_of(folder: Path) -> tuple[Path, Path]:
+    """Compare `target` and `golden` in `folder`. Returns the JUnit and the Markdown file of their only pair."""
+    with lakeprobe.open(folder / "lake", create=True) as lake:
+        result = lake.compare(folder / "target", folder / "golden", name="c")
+        [junit] = result.write(folder / "out", "junit")
+        [markdown] = result.write(folder / "out", "markdown")
+    return junit, markdown
+
+
 def test_what_was_not_compared_is_not_green(tmp_path: Path) -> None:
     """Tensors without values on both sides: every op is skipped, and a case fails."""
     bare = {"type": "torch.Tensor", "dtype": "torch.float32", "shape": [4]}
     for run in ("target", "golden"):
         write_data(tmp_path / run, {"Torch.f.0.forward": {"input_args": [bare], "output": [bare, bare]}})
-    with lakeprobe.open(tmp_path / "lake", create=True) as lake:
-        result = lake.compare(tmp_path / "target", tmp_path / "golden", name="c")
-        [junit] = result.write(tmp_path / "out", "junit")
-        [markdown] = result.write(tmp_path / "out", "markdown")
+    junit, markdown = reports_of(tmp_path)
     suite = ElementTree.parse(junit).getroot()
     assert [suite.get(count) for count in ("tests", "failures", "skipped")] == ["2", "1", "1"]
     assert cases(suite) == [
@@ -156,10 +162,7 @@ def test_what_was_not_compared_is_not_green(tmp_path: Path) -> None:
 def test_ops_of_one_side_are_skipped(tmp_path: Path) -> None:
     write_ops(tmp_path / "target", ["Torch.f.0.forward", "Torch.g.0.forward"], 1.0)
     write_ops(tmp_path / "golden", ["Torch.f.0.forward"], 1.0)
-    with lakeprobe.open(tmp_path / "lake", create=True) as lake:
-        result = lake.compare(tmp_path / "target", tmp_path / "golden", name="c")
-        [junit] = result.write(tmp_path / "out", "junit")
-        [markdown] = result.write(tmp_path / "out", "markdown")
+    junit, markdown = reports_of(tmp_path)
     suite = ElementTree.parse(junit).getroot()
     assert [suite.get(count) for count in ("tests", "failures", "skipped")] == ["2", "0", "1"]
     assert cases(suite) == [("Torch.g.0.forward", "skipped", "2 rows without counterpart", "")]

@@ -105,7 +105,7 @@ def _told(give_up: Callable[[], None] = lambda: None) -> Iterator[None]:
     except OverflowFoundError:
         raise
     except Exception as error:  # noqa: BLE001 the training must go on
-        reason = " ".join(str(error).split()) or type(error).__name__
+        reason = diagnostics.in_one_line(error)
         diagnostics.note(f"lakeprobe: {reason}; lakeprobe run collects nothing from here on, the training goes on")
         give_up()
 

@@ -132,7 +132,7 @@ class Recorder:
 
     def next_step(self) -> None:
         """Reset the counters, the module tree and what is remembered of tensors."""
-        with self._counting:  # a call has its number and its step from one of them
+        with self._counting:  # so that no call gets the number of one step and belongs to another
             self.steps += 1
             self.counts: dict[str, int] = {}
         self.tree = Tree()
