@@ -482,12 +482,13 @@ def test_steps_end_while_other_threads_run(monkeypatch: pytest.MonkeyPatch) -> N
     while any(thread.is_alive() for thread in threads):
         torch.add(torch.ones(2), 1)
         watched.step()
+    torch.add(torch.ones(2), 1)  # a handler of another thread hid those before, all of them on a busy machine
     watched.close()
     assert watched.recorder.failures == []
     assert failures == []
     assert dict(vars(torch.Tensor)) == before
     assert len(memory.steps) > 1
-    assert any("Torch.add.0.forward" in step.bodies for step in memory.steps)  # hidden while a handler runs
+    assert "Torch.add.0.forward" in memory.steps[-1].bodies
 
 
 @pytest.mark.parametrize("level", ["L0", "mix"])
