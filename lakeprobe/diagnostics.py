@@ -83,7 +83,7 @@ def _say(text: str) -> None:
     print("\n".join(lines) + colon + command, file=sys.stderr)
 
 
-def in_one_line(error: BaseException) -> str:
+def in_one_line(error: BaseException | str) -> str:
     """Return what an error says, or its class if it says nothing."""
     return " ".join(str(error).split()) or type(error).__name__
 

@@ -13,17 +13,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lakeprobe.errors import LakeError, RuleError, UsageError
+from lakeprobe.output import in_json
 from lakeprobe.resources import quote_text
 
 if TYPE_CHECKING:
     import duckdb
 
-FORMS = {
+_COPIED = {
     ".csv": "FORMAT csv, HEADER",
-    ".json": "FORMAT json, ARRAY true",
     ".parquet": "FORMAT parquet, COMPRESSION zstd",
 }
-"""The formats that a file can be written in, by its suffix."""
+"""How DuckDB writes a file, by its suffix. It writes .json too, but with NaN and infinities as no JSON has them."""
+
+_NOT_FINITE = re.compile("NaN|Infinity")
 
 _IN_MEMORY = frozenset({
     "SELECT", "CREATE", "INSERT", "UPDATE", "DELETE", "MERGE_INTO", "ALTER", "DROP", "SET", "TRANSACTION",
@@ -108,16 +110,37 @@ def write(connection: duckdb.DuckDBPyConnection, rows: duckdb.DuckDBPyRelation, 
 
     Raises UsageError for another suffix and for a file in the lake, and LakeError.
     """
-    if path.suffix.lower() not in FORMS:
-        raise UsageError(f"{path} ends in none of {', '.join(FORMS)}; these can be written")
+    suffix = path.suffix.lower()
+    if suffix not in (forms := sorted([*_COPIED, ".json"])):
+        raise UsageError(f"{path} ends in none of {', '.join(forms)}; these can be written")
     if lake.resolve() in (folder := path.resolve().parent, *folder.parents):
         raise UsageError(f"{path} is in the lake {lake}; write to another folder")
     draft = path.with_name(f".{path.name}.draft")
     try:
         rows.create_view("written_rows", replace=True)
-        connection.execute(f"COPY (FROM written_rows) TO {quote_text(str(draft))} ({FORMS[path.suffix.lower()]})")
+        if suffix == ".json":
+            _write_json(connection, draft)
+        else:
+            connection.execute(f"COPY (FROM written_rows) TO {quote_text(str(draft))} ({_COPIED[suffix]})")
         draft.replace(path)
     except OSError as error:
         raise LakeError.from_system(error, path, "nothing was written") from error
     finally:
         draft.unlink(missing_ok=True)
+
+
+def _write_json(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
+    """Write the view written_rows as an array of objects, one a line. NaN and infinities are texts."""
+    found = connection.execute("SELECT to_json(written_rows)::VARCHAR FROM written_rows")
+    separator = "\n"
+    with path.open("w", encoding="utf-8") as file:
+        file.write("[")
+        while rows := found.fetchmany(10_000):
+            for (text,) in rows:
+                file.write(separator + (_finite(text) if _NOT_FINITE.search(text) else text))
+                separator = ",\n"
+        file.write("\n]\n")
+
+
+def _finite(text: str) -> str:
+    return json.dumps(in_json(json.loads(text)), ensure_ascii=False, allow_nan=False)

@@ -71,7 +71,7 @@ WITH
             m.euclidean_distance,
             m.scale_max,
             m.scale_norm,
-            rounding_band(target_dtype, golden_dtype) AS noise,
+            rounding_band(greatest(epsilon_of(target_dtype), epsilon_of(golden_dtype))) AS noise,
             coalesce(incoming.norm, 0) AS incoming_norm,
             greatest(
                 coalesce(incoming.norm, 0),

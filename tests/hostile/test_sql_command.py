@@ -181,6 +181,25 @@ def test_write(lake: Path, tmp_path: Path, form: str) -> None:
         assert set(json.loads(file.read_text())[0]) == {"op", "kind"}
 
 
+def test_json_that_is_written_is_json(lake: Path, tmp_path: Path) -> None:
+    """Numbers that JSON lacks are texts, at any depth, and what only looks like one stays."""
+
+    def refused(constant: str) -> float:
+        raise AssertionError(f"{constant} is no JSON")
+
+    query = """
+    SELECT i, 'nan'::DOUBLE AS a, [1.5, '-inf'::DOUBLE] AS b, {'c': 'inf'::FLOAT} AS d, 'NaN "é"' AS e, i AS i
+    FROM range(2) AS numbers(i) ORDER BY i DESC
+    """
+    file = tmp_path / "rows.json"
+    assert lakeprobe("sql", query, "--write", file, "--lake", lake).code == 0
+    row = {"a": "NaN", "b": [1.5, "-Infinity"], "d": {"c": "Infinity"}, "e": 'NaN "é"'}
+    rows = json.loads(file.read_text(encoding="utf-8"), parse_constant=refused)
+    assert rows == [{"i": 1, **row, "i_1": 1}, {"i": 0, **row, "i_1": 0}]
+    assert lakeprobe("sql", "SELECT 1 AS a WHERE false", "--write", file, "--lake", lake).code == 0
+    assert json.loads(file.read_text(encoding="utf-8")) == []
+
+
 def test_write_into_the_lake(lake: Path, tmp_path: Path) -> None:
     """By its path, through a link to the lake, and through a link to a file of it."""
     (tmp_path / "folder").symlink_to(lake)

@@ -13,6 +13,7 @@ from lakeprobe.collect.watching.pace import Pace
 from lakeprobe.collect.watching.recorder import Recorder, guarded
 from lakeprobe.collect.watching.values import Containers
 from lakeprobe.errors import UsageError
+from lakeprobe.output import counted
 
 
 class Watcher(Protocol):
@@ -287,15 +288,12 @@ class Capture:
             repeated.clear()
         late = [*self.recorder.entries.late]
         if late:
-            number = "1 op" if len(late) == 1 else f"{len(late)} ops"
-            self._sink.note(
-                f"a step ended before {number} of another thread, the first {late[0]}; what came later is left out"
-            )
+            ops = counted(len(late), "op")
+            self._sink.note(f"a step ended before {ops} of another thread, the first {late[0]}; what came later is left out")
             self.recorder.entries.late.clear()
         new = self.recorder.failures[self._noted :]
         if new:
-            number = "1 value" if len(new) == 1 else f"{len(new)} values"
-            text = f"{number} could not be recorded, the first: {' '.join(new[0].split())}"
+            text = f"{counted(len(new), 'value')} could not be recorded, the first: {diagnostics.in_one_line(new[0])}"
             self._sink.note(text)
             if not self._noted:
                 diagnostics.note(f"lakeprobe: {text}; what comes later is in the notes of its unit")

@@ -218,7 +218,10 @@ class UnitSink:
         return UnitKey(self._run, step, _rank() if rank is None else rank)
 
     def _refuse(self, key: UnitKey) -> NoReturn:
-        raise LakeError(f"{self._lake} has {key} already; collect into another run, or with replace=True")
+        raise LakeError(
+            f"{self._lake} has {key} already; collect into another run, remove this one with lakeprobe rm, or replace it "
+            "(replace=True in Python)"
+        )
 
     def _head(self, key: UnitKey) -> Head:
         settings = self._settings

@@ -6,8 +6,8 @@
 --   max and min by the largest magnitude; parameter gradients by what enters their module in the backward pass, if that
 --   is larger. The metric error is the largest of these distances, or, if only digests were recorded, 1 if they differ.
 --   It is inf if only one side has NaN or inf.
--- state: equal, noise (within noise_factor spacings of the coarser dtype, or three times the tensor's error in repeats
---   of golden), near (within the threshold), away, missing in run, missing in golden
+-- state: equal, noise (within the rounding_band of the coarser dtype, or three times the tensor's error in repeats of
+--   golden), near (within the threshold), away, missing in run, missing in golden
 WITH
     expected AS (
         SELECT
@@ -49,7 +49,7 @@ WITH
             coalesce(e.role, f.role) AS role,
             coalesce(e.module, f.module) AS module,
             greatest(
-                getvariable('noise_factor') * greatest(e.epsilon, f.epsilon), getvariable('repeat_factor') * repeated.error
+                rounding_band(greatest(e.epsilon, f.epsilon)), getvariable('repeat_factor') * repeated.error
             ) AS noise,
             greatest(e.incoming, if(isfinite(e.norm), e.norm, 0)) AS scale,
             greatest(e.incoming, magnitude_of(e.max, e.min), 0) AS magnitude,
