@@ -214,7 +214,8 @@ def test_a_training_whose_run_exists_is_told_and_goes_on(tmp_path: Path) -> None
     assert (done.returncode, len(losses), losses[:3]) == (0, 6, losses[3:])
     assert done.stderr == (
         f"lakeprobe: {tmp_path}/dumps/lake has run npu step 0 rank 0 already; collect into another run, "
-        "remove this one with lakeprobe rm, or replace it (replace=True in Python); lakeprobe run collects nothing from here on, the training goes on\n"
+        "remove this one with lakeprobe rm, or replace it (replace=True in Python); lakeprobe run collects nothing "
+        "from here on, the training goes on\n"
     )
     assert units(tmp_path) == [(step, 0, True) for step in range(3)]
 

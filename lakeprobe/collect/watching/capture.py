@@ -289,7 +289,9 @@ class Capture:
         late = [*self.recorder.entries.late]
         if late:
             ops = counted(len(late), "op")
-            self._sink.note(f"a step ended before {ops} of another thread, the first {late[0]}; what came later is left out")
+            self._sink.note(
+                f"a step ended before {ops} of another thread, the first {late[0]}; what came later is left out"
+            )
             self.recorder.entries.late.clear()
         new = self.recorder.failures[self._noted :]
         if new:

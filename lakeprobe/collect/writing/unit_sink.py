@@ -219,8 +219,8 @@ class UnitSink:
 
     def _refuse(self, key: UnitKey) -> NoReturn:
         raise LakeError(
-            f"{self._lake} has {key} already; collect into another run, remove this one with lakeprobe rm, or replace it "
-            "(replace=True in Python)"
+            f"{self._lake} has {key} already; collect into another run, remove this one with lakeprobe rm, or "
+            "replace it (replace=True in Python)"
         )
 
     def _head(self, key: UnitKey) -> Head:
