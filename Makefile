@@ -27,7 +27,7 @@ FAST := tests/sql tests/tensors tests/test_work.py tests/readers/test_acl.py tes
 $(VENV)/ready: pyproject.toml $(NATIVE)
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --no-compile --editable '.[dev]' 's3fs>=2026.2'
+	$(BIN)/python -m pip install --quiet --no-compile --editable '.[dev,docs]' 's3fs>=2026.2'
 	touch $@
 
 demo: $(VENV)/ready
@@ -115,7 +115,6 @@ test-mindspore: $(MINDSPORE)/ready
 
 # The site in .site, with its links checked: a warning fails.
 docs: $(VENV)/ready
-	$(BIN)/python -m pip install --quiet --editable '.[docs]'
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
 lint: $(VENV)/ready
