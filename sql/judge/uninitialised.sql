@@ -35,7 +35,12 @@ FROM (
         ('new_empty_strided', 'output', NULL),
         -- in training, nn.BatchNorm's primitive on a CPU leaves these two of its results as it finds the memory
         ('bn_train.BatchNorm', 'output', 'output.1'),
-        ('bn_train.BatchNorm', 'output', 'output.2')
+        ('bn_train.BatchNorm', 'output', 'output.2'),
+        -- and in inference all but the first
+        ('bn_infer.BatchNorm', 'output', 'output.1'),
+        ('bn_infer.BatchNorm', 'output', 'output.2'),
+        ('bn_infer.BatchNorm', 'output', 'output.3'),
+        ('bn_infer.BatchNorm', 'output', 'output.4')
 ) AS never_written(api, role, slot)
 UNION ALL
 SELECT api, 'input' AS role, unnest(slots) AS slot FROM receiving

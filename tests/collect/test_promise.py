@@ -115,7 +115,9 @@ def test_a_start_that_fails_undoes_all_that_it_did(tmp_path: Path, monkeypatch: 
     assert len(rows(tmp_path / "lake", "ops", "other")) == 3
 
 
-def test_what_the_lake_has_is_an_error_at_the_first_start_though_that_step_comes_later(tmp_path: Path) -> None:
+def test_what_the_lake_has_is_an_error_at_the_first_start_though_that_step_comes_later(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     lake = tmp_path / "lake"
     with lakeprobe.collect(net(), run="npu", lake=lake, step=[2]) as collector:
         trained(net(), collector)
@@ -123,6 +125,7 @@ def test_what_the_lake_has_is_an_error_at_the_first_start_though_that_step_comes
     with pytest.raises(LakeError, match="has run npu step 2 rank 0 already"):
         again.start()
     again.close()
+    assert capfd.readouterr().err == "lakeprobe: nothing was collected: the lake did not take the run\n"
 
 
 def test_mistakes_of_the_caller_are_told(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from lakeprobe.collect.settings import Settings
 
 torch = pytest.importorskip("torch")
 
+import torch.distributed._functional_collectives as functional  # noqa: E402
 from torch import distributed, nn  # noqa: E402
 
 PAIR = {"type": "torch.ProcessGroup", "group_ranks": [0, 1], "group_id": f"{zlib.crc32(b'[0, 1]'):08x}"}
@@ -54,6 +55,7 @@ def train(rank: int) -> dict[str, Any]:
     scatter = "reduce_scatter_single" if hasattr(distributed, "reduce_scatter_single") else "reduce_scatter_tensor"
     getattr(distributed, gather)(output_tensor=torch.full((4,), 9.0), input_tensor=torch.full((2,), 1.0 + rank))
     getattr(distributed, scatter)(output=torch.full((1,), 9.0), input=torch.full((2,), 1.0 + rank))
+    torch.tanh(functional.all_reduce(torch.full((4,), 1.0 + rank), "sum", pair))
     watched.stop()
     watched.close()
     step = memory.steps[0]
@@ -108,6 +110,13 @@ def test_asynchronous_results_are_those_after_waiting(ranks: list[dict[str, Any]
     assert ranks[0]["Distributed.isend.0.forward"]["output"][0] is None
     for found in ranks:
         assert found["Distributed.all_reduce.1.forward"]["output"][0]["Max"] == 7
+
+
+def test_a_tensor_that_is_not_there_yet_is_waited_for(ranks: list[dict[str, Any]]) -> None:
+    for rank in ranks:
+        [taken] = rank["Torch.tanh.0.forward"]["input_args"]
+        assert taken["type"] == "torch.distributed._functional_collectives.AsyncCollectiveTensor"
+        assert [taken[name] for name in ("Max", "Min", "Mean", "Norm")] == [3.0, 3.0, 3.0, 6.0]
 
 
 def test_what_a_collective_writes_is_measured_though_its_sum_is_that_of_before(ranks: list[dict[str, Any]]) -> None:

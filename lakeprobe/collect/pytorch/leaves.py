@@ -1,6 +1,7 @@
 """Turns arguments, results and gradients into the leaves of dump.json."""
 
 import zlib
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -44,6 +45,12 @@ _TENSOR_KINDS = {
     "NestedTensor": "torch.nested._internal.nested_tensor.NestedTensor",
 }
 """The full names that leaves give to tensor classes that wrap other tensors."""
+_HELD: dict[str, Callable[[Any], torch.Tensor]] = {
+    "DTensor": lambda tensor: tensor.to_local(),
+    "AsyncCollectiveTensor": lambda tensor: tensor.trigger_wait(),  # as what takes it does
+    "NestedTensor": lambda tensor: tensor.values(),
+}
+"""What gives the wrapped tensor. A FakeTensor holds none."""
 
 
 class Leaves:
@@ -201,7 +208,7 @@ class Leaves:
 
     def _wrapped(self, tensor: Any, kind: str, file: str | None) -> Leaf:
         """Return the leaf of a tensor that wraps another one. Statistics cover the part that this process holds."""
-        local = tensor.to_local() if kind == "DTensor" else tensor.values() if kind == "NestedTensor" else tensor
+        local = _HELD[kind](tensor) if kind in _HELD else tensor
         leaf: Leaf = {"type": _TENSOR_KINDS[kind], "dtype": _DTYPES[tensor.dtype], "shape": list(local.shape)}
         if local is tensor:
             leaf.update(zip(NUMBERS, NONE, strict=True), requires_grad=tensor.requires_grad)

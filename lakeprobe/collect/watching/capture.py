@@ -61,6 +61,7 @@ class Capture:
         self._pace = Pace(settings)
         self._rank: int | None = None
         self._started = False
+        self._refused = False
         self._asked = False
         """Whether recording was started and not stopped since, even if the running step is not recorded."""
         self._begun = False
@@ -107,7 +108,9 @@ class Capture:
         self._rank = self._watcher.rank() if rank is None else rank
         if self._of_rank():
             asked = [step for step in self._settings.step if step >= self.current_step]
+            self._refused = True
             self._sink.claim(min(asked, default=self.current_step), self._rank)
+            self._refused = False
 
     def _perturb(self) -> None:
         """Move the parameters once.
@@ -174,6 +177,8 @@ class Capture:
         settings = self._settings
         if settings.level == "debug":
             return "no value was saved in a step that was asked for"
+        if self._refused:
+            return "the lake did not take the run"
         if not self._started:
             return "start() was not called"
         if settings.step and self.current_step < min(settings.step):
