@@ -31,6 +31,8 @@ SOURCES = {
     "only in target": "only the target has it",
     "only in golden": "only golden has it",
 }
+_UNSEEN = ("unrecorded", "inside", "unreadable")
+"""Outcomes of leaves that were not compared although both runs have the op."""
 _REASONS = {
     "overwritten": "overwritten by a nested call",
     "not arrived": "recorded before the data arrived",
@@ -103,7 +105,7 @@ def _block(rank: Record, leaves: Sequence[Record], several: bool) -> str:
     if rank["source"] is None:
         lines.append(f"  explained by {_explained(rank)}, which began on rank {rank['origin']}")
     else:
-        lines.append(f"  {SOURCES[rank['source']]}")
+        lines.append(f"  {_began(rank['source'], leaves)}")
         lines += _traced(leaves)
     if rank["source"] in ("communication", "no recorded op") and rank["absent"]:
         lines.append(f"  it may have come from ranks that were not dumped: {output.few_ranges(rank['absent'])}")
@@ -170,6 +172,16 @@ _MOMENTS = {
     "during": "between the rank's first and last communication op",
     "after": "after the rank's last communication op",
 }
+
+
+def _began(source: str, leaves: Sequence[Record]) -> str:
+    """Return how a difference began. Of inputs that could not be compared nobody knows whether they agree."""
+    is_unseen = any(leaf["side"] == "input" and leaf["difference"] in _UNSEEN for leaf in leaves)
+    return (
+        "what was compared of its inputs agrees, its outputs do not"
+        if source == "this op" and is_unseen
+        else SOURCES[source]
+    )
 
 
 def _traced(leaves: Sequence[Record]) -> list[str]:

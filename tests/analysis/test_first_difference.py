@@ -577,3 +577,23 @@ def test_a_long_chain_ends() -> None:
     origins, stranded = explained([6] * world, transfers, dict.fromkeys(range(world), (4, False)))
     assert origins == dict.fromkeys(range(world), 0)
     assert not stranded
+
+
+def test_inputs_that_could_not_be_compared_are_not_said_to_agree(tmp_path: Path) -> None:
+    def tensor(norm: float | None) -> dict[str, Any]:
+        numbers = dict.fromkeys(("Max", "Min", "Mean", "Norm"), norm)
+        return {"type": "torch.Tensor", "dtype": "torch.float32", "shape": [4], **numbers, "requires_grad": False}
+
+    for run, output in (("npu", 2.0), ("gpu", 3.0)):
+        op = {"input_args": [tensor(1.0), tensor(None)], "input_kwargs": {}, "output": [tensor(output)]}
+        head = {"task": "statistics", "level": "L1", "framework": "pytorch", "dump_data_dir": None}
+        (tmp_path / run).mkdir()
+        (tmp_path / run / "dump.json").write_text(json.dumps({**head, "data": {"Torch.add.0.forward": op}}))
+    with lakeprobe.open(tmp_path / "lake", create=True) as lake:
+        result = lake.compare(tmp_path / "npu", tmp_path / "gpu")
+        found = first_difference_text(result.first_difference())
+        causes = result.blame().suspects.project("why").fetchall()
+    assert "  what was compared of its inputs agrees, its outputs do not\n" in found
+    assert causes == [
+        ("what was compared of its inputs agrees (error 0), its output is off by 0.67",)
+    ]  # the mean, by norm / √n

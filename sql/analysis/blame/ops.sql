@@ -6,7 +6,8 @@
 -- place: the op's place in the target; an op that only the golden run has follows the paired op before it, and the
 --   gradients of a module's parameters follow its backward op
 -- side: pair, target or golden
--- input_error, output_error: the largest error of the tensors; 0 if all are equal
+-- input_error, output_error: the largest error of the tensors; 0 if all are equal. Of other outputs only where no tensor
+--   differs: a collective's arguments are among its outputs
 -- output_differs: an output differs by more than float noise; output_touched: an output is not equal
 -- only_digests: only digests differ; other_tensors: a tensor has another dtype or shape
 -- arguments: the rows of arguments that differ (blame_leaves.is_argument)
@@ -19,7 +20,9 @@ WITH
             target_seq,
             min(golden_seq) AS golden_seq,
             coalesce(max(error) FILTER (WHERE is_input AND NOT is_argument), 0) AS input_error,
-            coalesce(max(error) FILTER (WHERE NOT is_input), 0) AS output_error,
+            coalesce(
+                max(error) FILTER (WHERE NOT is_input AND is_tensor), max(error) FILTER (WHERE NOT is_input), 0
+            ) AS output_error,
             coalesce(bool_or(difference <> 'noise') FILTER (WHERE is_input AND NOT is_argument), false)
                 AS input_differs,
             coalesce(bool_or(difference <> 'noise') FILTER (WHERE NOT is_input), false) AS output_differs,

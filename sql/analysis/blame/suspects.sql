@@ -78,10 +78,23 @@ WITH
         LEFT JOIN stacks USING (run, step, rank, stack)
         WHERE what = 'own'
     ),
+    -- tensors that it took and that could not be compared
+    unseen AS (
+        SELECT DISTINCT nth
+        FROM blame_listed
+        JOIN results USING (step, rank, target_seq)
+        WHERE
+            comparison = $comparison
+            AND list_contains($ranks, results.rank)
+            AND role = 'input'
+            AND outcome IN ('unrecorded', 'inside', 'unreadable')
+            AND 'tensor' IN (target_kind, golden_kind)
+    ),
     said AS (
         SELECT
             nth,
             CASE
+                WHEN incoming_error = 0 AND nth IN (FROM unseen) THEN 'what was compared of its inputs agrees (error 0)'
                 WHEN incoming_error = 0 THEN 'its inputs agree (error 0)'
                 WHEN NOT isfinite(incoming_error) THEN 'NaN or inf came in on one side only'
                 WHEN incoming_error * getvariable('made_growth') <= output_error THEN format('its inputs agree to {:.2g}', incoming_error)
