@@ -11,6 +11,7 @@ SELECT
     CASE
         WHEN results.difference = 'equal' AND is_trained_apart(target_requires_grad, golden_requires_grad, verdict)
             THEN 'requires_grad'
+        WHEN results.difference = 'different' AND results.outcome = 'skipped' THEN 'not judged'
         ELSE coalesce(results.difference, results.outcome)
     END AS difference,
     CASE
