@@ -130,6 +130,9 @@ def read(source: Source, content_of: ContentOf, emit: Emit) -> Summary:
     write = _Parameters(tables, "mindspore" if kind == "MindSpore" else "pytorch", saved)
     for name, tensor in saved.tensors.items():
         write.tensor(name, tensor)
+    for name, made_by in saved.left_out.items():
+        if "tensor" in made_by.lower():  # sparse, quantized, of a subclass
+            write.unread(name)
     for name, value in saved.values.items():
         tables.add(name, parameter(name), _scalar(value))
     summary = tables.summary
@@ -226,6 +229,7 @@ class _Parameters:
         self.framework = framework
         self.problems: list[str] = []
         self._tables, self._shared = tables, saved.shared
+        self._tensor_type = "torch.Tensor" if framework == "pytorch" else "mindspore.Tensor"
 
     def tensor(self, name: str, tensor: TensorReference | Whole) -> None:
         """Write a tensor, put together if it is saved in pieces."""
@@ -234,15 +238,19 @@ class _Parameters:
             shared = None if self._shared is None else {"shares": self._shared.get(name)}
             self._tables.add(name, parameter(name), leaf, extra=shared)
 
+    def unread(self, name: str) -> None:
+        """Write a tensor that is left out as one that was not recorded, so that no comparison calls it equal."""
+        numbers = dict.fromkeys(("Max", "Min", "Mean", "Norm"))
+        self._tables.add(name, parameter(name), {"type": self._tensor_type, "dtype": None, "shape": None, **numbers})
+
     def _leaf(self, name: str, reference: TensorReference, file: str) -> dict[str, Any]:
         from lakeprobe.tensors.reference import numpy_dtype
         from lakeprobe.tensors.statistics import measured
 
         dtype = numpy_dtype(reference.dtype).name
-        is_torch = self.framework == "pytorch"
         leaf: dict[str, Any] = {
-            "type": "torch.Tensor" if is_torch else "mindspore.Tensor",
-            "dtype": f"torch.{dtype}" if is_torch else dtype_of(dtype),
+            "type": self._tensor_type,
+            "dtype": f"torch.{dtype}" if self.framework == "pytorch" else dtype_of(dtype),
             "shape": list(reference.shape),
         }
         try:

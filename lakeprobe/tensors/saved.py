@@ -44,9 +44,11 @@ class Saved(Struct):
 def flattened(tree: Any) -> Iterator[tuple[str, Any]]:
     """The leaves of nested dicts, lists and tuples, each with the keys on the way to it joined by dots.
 
-    A key that is neither a text nor a number stands for itself by its class. Raises TensorError where there are too
+    A key that is neither a text nor a number, nor a tuple of these, stands for itself by its class. A name that another
+    leaf has gets a number: the second a.b of {"a.b": …, "a": {"b": …}} is a.b#2. Raises TensorError where there are too
     many, or too deep: a few bytes of a pickle can name one container again and again.
     """
+    taken: dict[str, int] = {}
     waiting: list[tuple[str, Any, int]] = [("", tree, 0)]
     visited = characters = 0
     while waiting:
@@ -61,7 +63,7 @@ def flattened(tree: Any) -> Iterator[tuple[str, Any]]:
         elif type(value) in (list, tuple):
             inner = list(enumerate(value))
         else:
-            yield name, value
+            yield _unused(name, taken), value
             continue
         if visited + len(waiting) + len(inner) > MOST_PARAMETERS:
             raise TensorError(f"more than {MOST_PARAMETERS} parameters")
@@ -69,7 +71,20 @@ def flattened(tree: Any) -> Iterator[tuple[str, Any]]:
         waiting += [(f"{prefix}{_key(key)}", item, depth + 1) for key, item in reversed(inner)]
 
 
+def _unused(name: str, taken: dict[str, int]) -> str:
+    """Return the name, with the next number if a leaf has it. `taken` has the last number of each name."""
+    unused = name
+    while unused in taken:
+        taken[name] += 1
+        unused = f"{name}#{taken[name]}"
+    taken[unused] = 1
+    return unused
+
+
 def _key(key: Any) -> str:
     if isinstance(key, str):
         return key
-    return str(key) if isinstance(key, (int, float)) else type(key).__name__
+    is_plain = isinstance(key, (int, float)) or (
+        type(key) is tuple and all(isinstance(part, (str, int, float)) for part in key)
+    )
+    return str(key) if is_plain else type(key).__name__

@@ -339,3 +339,24 @@ def test_a_damaged_checkpoint_is_one_line_and_nothing_is_written(tmp_path: Path)
         with pytest.raises(DumpError, match="truncated tensor"):
             lake.ingest(path)
         assert lake.runs == []
+
+
+def test_names_that_collide_are_told_apart(tmp_path: Path) -> None:
+    odd: dict[Any, Any] = {("x", 0): torch.ones(3), frozenset("y"): torch.ones(4), frozenset("z"): torch.ones(5)}
+    tensors = {"a.b": torch.ones(1), "a": {"b": torch.ones(2), "c": odd}, "a.b#2": torch.ones(6)}
+    torch.save(tensors, tmp_path / "x.pt")
+    saved = read_state_dict(tmp_path / "x.pt")
+    assert {name: reference.shape for name, reference in saved.tensors.items()} == {
+        "a.b": (1,), "a.b#2": (2,), "a.c.('x', 0)": (3,), "a.c.Inert": (4,), "a.c.Inert#2": (5,), "a.b#2#2": (6,),
+    }  # fmt: skip
+
+
+def test_a_tensor_that_cannot_be_read_is_not_called_equal(tmp_path: Path) -> None:
+    for name, value in (("npu", 1.0), ("gpu", 5.0)):
+        torch.save({"w": torch.ones(2), "s": torch.full((2,), value).to_sparse(), "f": {1}}, tmp_path / f"{name}.pt")
+    with lakeprobe.open(tmp_path / "lake", create=True) as lake:
+        for _ in range(2):  # as files, and when the lake has them
+            result = lake.compare(tmp_path / "npu.pt", tmp_path / "gpu.pt", replace=True)
+            rows = lake.sql("SELECT target_op, outcome, difference FROM results ORDER BY row").fetchall()
+            assert rows == [("w", "equal", "equal"), ("s", "unrecorded", None)]
+            assert "Verdict: partly compared" in str(result)
