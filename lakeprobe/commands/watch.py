@@ -63,7 +63,7 @@ def watch(
         diagnostics.note(f"the process of rank {dead} died before its series had ended")
     if found or ranks.dead:
         raise typer.Exit(diagnostics.ExitCode.FINDINGS)
-    diagnostics.note(f"{run}: nothing found; " + ("the training runs" if ranks.running else "the training has ended"))
+    diagnostics.note(f"{run}: nothing found; " + ("the training runs" if ranks.running else "its monitoring has ended"))
 
 
 def _look(lake: Lake, run: str, rules: Sequence[str], every: float | None) -> tuple[list[Anomaly], Ranks]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import functools
 import importlib
+import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -121,6 +122,8 @@ class Monitor:
         self._process = os.getpid()
         self._dynamic: configuration.Dynamic | None = None
         self._alarm: Alarm | None = None
+        self._left_out: set[str] = set()
+        """Names of what was logged that is no number."""
         self._framework = importlib.import_module(f"lakeprobe.monitoring.{frameworks.name_of(model)}.hooks")
         number = self._framework.rank() if rank is None else rank
         self._ended = not settings.wants_rank(number)
@@ -148,9 +151,16 @@ class Monitor:
     def log(self, name: str, value: Any) -> None:
         """Add a number of the script to the running step, such as the loss: a number, or a tensor of one element.
 
-        Once the optimizer has updated the parameters, the next step runs.
+        Anything else is left out, and told the first time. Once the optimizer has updated the parameters, the next step
+        runs.
         """
-        self._guard(self._hooks.log)(name, value)
+        name = str(name)
+        if hasattr(value, "__float__") and math.prod(getattr(value, "shape", ())) == 1:
+            self._guard(self._hooks.log)(name, value)
+        elif name not in self._left_out and not self._ended:
+            self._left_out.add(name)
+            what = f"{name} is a {type(value).__name__}, not a number or a tensor of one element"
+            diagnostics.note(f"lakeprobe: {what}; the series of run {self.run} leaves it out")
 
     def before_step(self, gradients: Any = None) -> None:
         """Measure gradients and parameters ahead of an update. An optimizer that is monitored does this by itself.
@@ -230,6 +240,8 @@ class Monitor:
         return call
 
     def _give_up(self) -> None:
+        """Measure no more, and keep what was measured: watch says then that the monitoring has ended."""
         self._ended = True
-        with suppress(Exception):
-            self._hooks.remove()
+        for end in (self._hooks.remove, self._writer.close):
+            with suppress(Exception):
+                end()

@@ -321,7 +321,7 @@ def test_the_command(tmp_path: Path) -> None:
     assert said.stdout.splitlines()[2].split()[:6] == ["jump", "0", "20", "0.weight", "gradient", "norm"]
     quiet = run(app, ["watch", "gpu", "--follow", *lake])
     assert (quiet.exit_code, quiet.stdout) == (0, "")
-    assert "gpu: nothing found; the training has ended" in quiet.stderr
+    assert "gpu: nothing found; its monitoring has ended" in quiet.stderr
     shown = run(app, ["watch", "npu", "--show-rule", "nan", *lake])
     assert shown.stdout == watching.load("nan").sql
     listed = run(app, ["ls", *lake])
@@ -381,6 +381,49 @@ def test_a_failure_ends_the_monitoring_and_not_the_training(
     )
     with pytest.raises(OSError, match="No space left"):
         trained(tmp_path / "lake", "raised", on_failure="raise")
+
+
+def test_what_is_logged_and_no_number_is_left_out_and_told_once(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    model = network()
+    with lakeprobe.monitor(model, None, run="npu", lake=tmp_path / "lake") as monitor:
+        for step in range(3):
+            monitor.log("loss", torch.tensor([[1.5]]))
+            monitor.log("accuracy", None)
+            monitor.log("classes", torch.ones(3))
+            monitor.log("accuracy", "high")
+            monitor.log(5, step)  # type: ignore[arg-type]
+            monitor.step()
+    assert capfd.readouterr().err.splitlines() == [
+        f"lakeprobe: {name} is a {kind}, not a number or a tensor of one element; the series of run npu leaves it out"
+        for name, kind in (("accuracy", "NoneType"), ("classes", "Tensor"))
+    ]
+    with lakeprobe.open(tmp_path / "lake") as lake:
+        logged = lake.sql("SELECT step, name, value FROM series WHERE point = 'logged' ORDER BY ALL").fetchall()
+    assert logged == [row for step in range(3) for row in ((step, "5", step), (step, "loss", 1.5))]
+
+
+def test_what_was_measured_before_a_failure_stays_and_nothing_says_that_the_training_is_watched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put, given = SeriesWriter.put, []
+
+    def broken(self: SeriesWriter, rows: Any) -> None:
+        given.append(rows)
+        if len(given) == 4:
+            raise ValueError("a defect of ours")
+        put(self, rows)
+
+    monkeypatch.setattr(SeriesWriter, "put", broken)
+    monitor = lakeprobe.monitor(model := network(), run="npu", lake=tmp_path / "lake", seconds=1000)
+    for _ in range(6):
+        monitor.log("loss", model(torch.ones(1, 6)).sum())
+        monitor.step()
+    with lakeprobe.open(tmp_path / "lake") as lake:
+        assert lake.sql("SELECT DISTINCT step FROM series ORDER BY ALL").fetchall() == [(0,), (1,), (2,)]
+    done = CliRunner().invoke(app, ["watch", "npu", "--lake", str(tmp_path / "lake")])
+    assert (done.exit_code, done.stderr) == (0, "npu: nothing found; its monitoring has ended\n")
 
 
 KILLED = """
