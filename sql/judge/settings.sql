@@ -61,7 +61,7 @@ SELECT
     if(matched, 'compared', 'unmatched') AS outcome,
     CASE
         WHEN text IS NULL THEN 'pass'
-        WHEN matched THEN severity
+        WHEN matched OR severity = 'error' THEN severity
         ELSE 'unmatched'
     END AS verdict,
     if(text IS NULL, [], [severity || ': ' || text]) AS messages
