@@ -46,7 +46,7 @@ def pack(
 
     code = launched(command, {preflight.FOLDER: str(out.absolute())})
     if not out.exists():
-        diagnostics.note(f"{out} was not written: the command called no module of torch")
+        diagnostics.note(f"{out} was not written: the command called no module of torch, or a line above says why")
     raise typer.Exit(code)
 
 

@@ -268,3 +268,18 @@ def test_a_preflight_is_packed_by_the_training_and_not_by_a_helper(tmp_path: Pat
     assert (done.returncode, done.stderr) == (0, "")
     found = json.loads((tmp_path / "start" / "rank0" / "preflight.json").read_text())
     assert sorted(found["weights"]) == ["0.bias", "0.weight", "2.bias", "2.weight"]
+
+
+def test_a_preflight_that_cannot_be_written_does_not_end_the_training(tmp_path: Path) -> None:
+    configured(tmp_path)
+    (tmp_path / "taken").write_text("a file")
+    pack = (sys.executable, "-m", "lakeprobe", "preflight", "pack", "-o", "taken/start", "--")
+    done = ran(tmp_path, *pack, sys.executable, "script.py", "7")
+    assert (done.returncode, len(done.stdout.splitlines())) == (7, 3)
+    reason = f"lakeprobe: {tmp_path}/taken/start/rank0: Not a directory; nothing was written"
+    assert done.stderr.splitlines() == [
+        f"{reason}; no preflight is packed, the training goes on",
+        "taken/start was not written: the command called no module of torch, or a line above says why",
+    ]
+    done = ran(tmp_path, *pack[:-1])
+    assert (done.returncode, done.stderr) == (3, f"{reason}\n")

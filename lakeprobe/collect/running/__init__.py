@@ -98,15 +98,20 @@ def _in_forks(function: Callable[[], None]) -> None:
 
 
 @contextmanager
-def _told(give_up: Callable[[], None] = lambda: None) -> Iterator[None]:
-    """Tell in one line what goes wrong, and give up. Only an overflow ends the training, if config.json asks for it."""
+def _told(
+    give_up: Callable[[], None] = lambda: None, what: str = "lakeprobe run collects nothing from here on"
+) -> Iterator[None]:
+    """Tell in one line what goes wrong and what follows, and give up.
+
+    Only an overflow ends the training, if config.json asks for it.
+    """
     try:
         yield
     except OverflowFoundError:
         raise
     except Exception as error:  # noqa: BLE001 the training must go on
         reason = diagnostics.in_one_line(error)
-        diagnostics.note(f"lakeprobe: {reason}; lakeprobe run collects nothing from here on, the training goes on")
+        diagnostics.note(f"lakeprobe: {reason}; {what}, the training goes on")
         give_up()
 
 
@@ -125,9 +130,10 @@ def _pack(trains: Callable[[], bool]) -> None:
         torch.nn.Module.__call__ = call
         draws = counted.stop()
         folder = Path(os.environ.pop(FOLDER))
-        found = gather(module, batches=[{"arguments": list(args), **kwargs}], unseeded=unseeded)
-        found["random"] |= {f"calls.{name}": lines for name, lines in draws.items()}
-        write(found, folder)
+        with _told(what="no preflight is packed"):
+            found = gather(module, batches=[{"arguments": list(args), **kwargs}], unseeded=unseeded)
+            found["random"] |= {f"calls.{name}": lines for name, lines in draws.items()}
+            write(found, folder)
         return call(module, *args, **kwargs)
 
     torch.nn.Module.__call__ = watched
