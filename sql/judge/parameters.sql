@@ -144,6 +144,14 @@ WITH
                         'holds': matched AND target_kind <> golden_kind
                     },
                     {
+                        'severity': 'warning',
+                        'text': if(target_type IS NULL, 'the target''s cannot be read', 'golden''s cannot be read'),
+                        'holds':
+                            target_kind = 'tensor'
+                            AND golden_kind = 'tensor'
+                            AND (target_type IS NULL) <> (golden_type IS NULL)
+                    },
+                    {
                         'severity': 'error',
                         'text': 'the values differ',
                         'holds':
