@@ -139,6 +139,7 @@ def test_recomputed_modules_are_below_the_backward_of_the_module_around_them() -
     assert found[-2].startswith(f"DefaultModel > {block}.forward.2")  # nobody recomputed it
 
 
+FORWARD = "File m.py, line 1, in forward, \n x"
 AUTOGRAD = "File /p/torch/autograd/function.py, line 5, in apply, \n x"
 
 
@@ -146,8 +147,10 @@ AUTOGRAD = "File /p/torch/autograd/function.py, line 5, in apply, \n x"
     ("frames", "is_recomputed"),
     [
         (["File /p/torch/utils/checkpoint.py, line 9, in recompute_fn, \n fn()"], True),
-        (["File m.py, line 1, in f, \n x", "File c.py, line 2, in backward, \n x", AUTOGRAD], True),
-        (["File c.py, line 2, in backward, \n x", "File a.py, line 1, in g, \n x", AUTOGRAD], True),
+        ([FORWARD, "File c.py, line 2, in backward, \n x", AUTOGRAD], True),
+        ([FORWARD, "File c.py, line 2, in backward, \n x", "File a.py, line 1, in g, \n x", AUTOGRAD], True),
+        (["File /p/torch/utils/checkpoint.py, line 2, in backward, \n x", AUTOGRAD], True),
+        (["File m.py, line 1, in f, \n x", "File c.py, line 2, in backward, \n x", AUTOGRAD], False),
         (["File c.py, line 2, in backward, \n x", "File train.py, line 5, in main, \n x"], False),
         (["File mine.py, line 9, in recompute_fn, \n fn()"], False),
         (None, False),
