@@ -8,8 +8,9 @@
 -- norm / √n, the norm by itself, because a mean near 0 is not a measure of its own error. A mask, such as -1e9, is the
 -- scale of itself alone: the other extreme is its own. Of contents, half of the elements must agree to 0.5 % as well, or one
 -- large element would be the scale of all; not in bfloat16 and float8, whose spacings are wider than that.
--- The gradient of a parameter is a sum over what enters its module in the backward pass. If that sum is 0 in exact arithmetic, only rounding remains, so those inputs scale it as
--- well. Of a partial sum of ranks the mean alone is known (layouts/merged): it is what can be compared.
+-- The gradient of a parameter is a sum over what enters its module in the backward pass. If that sum is 0 in exact
+-- arithmetic, only rounding remains, so those inputs scale it as well. Of a partial sum of ranks the mean alone is known
+-- (layouts/merged): it is what can be compared.
 -- Adam divides each element of a mean gradient by its own size. Where that is within the rounding of the largest, the
 -- quotient has no sure digit, not even its sign: there a step is noise, if what is divided agrees.
 -- What an op overwrites may be memory that nothing was written to: it is noise too.

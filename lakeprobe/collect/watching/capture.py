@@ -62,6 +62,7 @@ class Capture:
         self._rank: int | None = None
         self._started = False
         self._refused = False
+        """Whether the sink did not take what would be collected."""
         self._asked = False
         """Whether recording was started and not stopped since, even if the running step is not recorded."""
         self._begun = False
