@@ -61,7 +61,7 @@ _VIEW = re.compile(r"CREATE OR REPLACE VIEW (\w+) AS ([^;]*);")
 _SIDES = ("target", "golden")
 
 _OF_A_PAIR = re.compile(
-    r"getvariable\('(is_first_step|is_first_recorded|is_after_equal|noise_ends|noise_error)'\)"
+    r"getvariable\('(is_first_step|is_first_recorded|is_after_equal|is_after_other_update|noise_ends|noise_error)'\)"
     r"|\$(is_first|is_after_equal|step|is_equal|is_rounding)\b"
 )
 """The variables and parameters of statements that differ from pair to pair: columns of pairs_at_once."""
@@ -220,6 +220,7 @@ def _load(batch: _Batch, tasks: Sequence[PairTask]) -> None:
     columns.append([task.target.rank for task in tasks])
     columns.append([task.is_first for task in tasks])
     columns.append([task.is_after_equal for task in tasks])
+    columns.append([task.is_after_other_update for task in tasks])
     batch.connection.execute(resources.sql("compare/pairs_at_once"), columns)
     for number, side in enumerate(_SIDES):
         for file in ("dumps", "ops", "tensors", "contents", "stacks"):

@@ -1,10 +1,13 @@
-"""Finds the steps before which the two runs were equal to the last bit, so that what differs in them is no rounding."""
+"""Finds what went before the steps of two runs: steps equal to the last bit, and other updates of the parameters."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from itertools import product
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from lakeprobe import resources
 from lakeprobe.compare.plan import Pair
@@ -23,12 +26,24 @@ Units = Mapping[int, Mapping[int, UnitKey]]
 Step = tuple[tuple[str, int], tuple[str, int]]
 """A run and a step of it, of the target and of golden."""
 
+_AT_ONCE = 8
+"""How many steps are asked for their updates at once: planning takes as long as reading two, and all are in memory."""
 
-def pairs_after_equal_steps(snapshot: Snapshot, pairs: Collection[Pair]) -> set[Pair]:
-    """Return those of `pairs` before whose steps both runs have a step, the last of each being equal on all ranks.
 
-    Steps are equal if their tensors are, to the last bit of what was recorded. What cannot be read counts as different.
+class Earlier(Struct, frozen=True):
+    """Pairs of units, by what went before them.
+
+    `equal`: both runs have a step before, the last of each being equal on all ranks to the last bit of what was
+    recorded. `other_updates`: from that step, which is not equal, the optimizer moved the parameters otherwise
+    (sql/compare/other_updates). What cannot be read is neither.
     """
+
+    equal: frozenset[Pair]
+    other_updates: frozenset[Pair]
+
+
+def look_back(snapshot: Snapshot, pairs: Collection[Pair]) -> Earlier:
+    """Return which of `pairs` follow equal steps, and which other updates."""
     runs = {run: _by_step(snapshot, run) for run in {unit.run for pair in pairs for unit in pair}}
     before = {
         step: earlier
@@ -36,11 +51,22 @@ def pairs_after_equal_steps(snapshot: Snapshot, pairs: Collection[Pair]) -> set[
         if all(earlier := tuple(_last_before(runs[run], number) for run, number in step))
     }
     if not before:
-        return set()
-    with connect(1, ("unit_rows",)) as connection:
+        return Earlier(frozenset(), frozenset())
+    with connect(1, ("unit_rows", "element_type", "epsilon")) as connection:
         storage.connect(connection, snapshot.lake)
         equal = {step for step, earlier in before.items() if _are_equal(connection, snapshot, *earlier)}
-    return {pair for pair in pairs if _step(pair) in equal}
+        parted = [
+            (step, (*earlier, *(runs[run][number] for run, number in step)))
+            for step, earlier in before.items()
+            if step not in equal
+        ]
+        others: set[Step] = set()
+        for start in range(0, len(parted), _AT_ONCE):
+            others |= _other_updates(connection, snapshot, dict(parted[start : start + _AT_ONCE]))
+    return Earlier(
+        frozenset(pair for pair in pairs if _step(pair) in equal),
+        frozenset(pair for pair in pairs if _step(pair) in others),
+    )
 
 
 def _step(pair: Pair) -> Step:
@@ -85,3 +111,36 @@ def _have_equal_tensors(
     except duckdb.Error:
         return False
     return found == [(True,)]
+
+
+def _other_updates(
+    connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, steps: Mapping[Step, Sequence[Mapping[int, UnitKey]]]
+) -> set[Step]:
+    """Return the steps before which the optimizer moved parameters otherwise.
+
+    `steps`: with the units of target and golden, before and in each. A step counts by the lowest rank that all have.
+    """
+    import duckdb
+
+    common = {step: set.intersection(*map(set, units)) for step, units in steps.items()}
+    asked = [step for step, ranks in common.items() if ranks]
+    if not asked:
+        return set()
+    units, files = [], set()
+    for number, step in enumerate(asked):
+        for (is_later, side), ranks in zip(product((False, True), ("target", "golden")), steps[step], strict=True):
+            place = layout.unit_place(snapshot, ranks[min(common[step])])
+            file = place.folder / "tensors.parquet"
+            files.add(file_pattern(file))
+            unit = {"pair": number, "side": side, "is_later": is_later, "file": str(file)}
+            units.append({**unit, "step": None, "rank": None, **(place.condition or {})})
+    connection.execute("SET VARIABLE files = $files", {"files": sorted(files)})
+    try:
+        found = connection.execute(
+            parsed(connection, resources.sql("compare/other_updates")), {"units": units}
+        ).fetchall()
+    except duckdb.Error:  # of steps that can be read each is known
+        if len(asked) == 1:
+            return set()
+        return set().union(*(_other_updates(connection, snapshot, {step: steps[step]}) for step in asked))
+    return {asked[number] for (number,) in found}

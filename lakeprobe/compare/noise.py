@@ -29,7 +29,7 @@ TRACED = ("repeat", "makers", "repeated")
 
 CERTAIN = (
     "factors", "outputs", "gradient_sums", "inputs", "conditions", "errors", "floors", "largest_before",
-    "arguments", "missing", "wiring", "sources", "given_gradients", "made", "zeros", "nonfinite", "evidence",
+    "arguments", "missing", "wiring", "sources", "given_gradients", "made", "zeros", "stopped", "nonfinite", "evidence",
 )  # fmt: skip
 """The queries that find what rounding cannot produce: how far ops err, and a query for each kind of evidence.
 
@@ -72,13 +72,19 @@ def parse_ahead(connection: duckdb.DuckDBPyConnection) -> threading.Thread:
     return thread
 
 
-def find_suspects(connection: duckdb.DuckDBPyConnection, step: int, is_first: bool, is_after_equal: bool) -> bool:
+def find_suspects(
+    connection: duckdb.DuckDBPyConnection,
+    step: int,
+    is_first: bool,
+    is_after_equal: bool,
+    is_after_other_update: bool,
+) -> bool:
     """Make the table noise_suspects of a comparison whose rows are paired, measured and judged.
 
     `connection` has the tables of `load_repeats`, and those of `compare.unit` up to verdicts. `is_first`: neither run
-    has a step before `step`; `is_after_equal`: the last one of each is the same. If anything differs, sets the
-    variables noise_ends, the place of the first op that stands out, and noise_error, the error up to which later rows
-    are noise.
+    has a step before `step`; `is_after_equal`: the last one of each is the same; `is_after_other_update`: from
+    that one the optimizer moved the parameters otherwise. If anything differs, sets the variables noise_ends, the place
+    of the first op that stands out, and noise_error, the error up to which later rows are noise.
     Returns whether ops round differently in the two runs.
     """
     _run(connection, MEASURED)
@@ -92,6 +98,7 @@ def find_suspects(connection: duckdb.DuckDBPyConnection, step: int, is_first: bo
     connection.execute(f"SET VARIABLE is_first_step = {str(begins).lower()}")
     connection.execute(f"SET VARIABLE is_first_recorded = {str(is_first).lower()}")
     connection.execute(f"SET VARIABLE is_after_equal = {str(is_after_equal).lower()}")
+    connection.execute(f"SET VARIABLE is_after_other_update = {str(is_after_other_update).lower()}")
     (possible,) = connection.execute(parsed(connection, resources.sql("noise/possible"))).fetchall()[0]
     for query in CERTAIN:
         _create(connection, query, query if possible.get(query, True) else "no_evidence")

@@ -17,7 +17,7 @@ from msgspec.structs import replace as replaced
 from lakeprobe.compare import limits
 from lakeprobe.compare import rule as rules
 from lakeprobe.compare.batch import batches, compare_batch
-from lakeprobe.compare.earlier import pairs_after_equal_steps
+from lakeprobe.compare.earlier import look_back
 from lakeprobe.compare.plan import Asked, Pair, Side, by_position, numbers_text, pair_units, with_numbers
 from lakeprobe.compare.searching import Counts
 from lakeprobe.compare.unit import PairReport, PairTask, compare_units, compare_units_isolated
@@ -384,12 +384,13 @@ def _tasks(snapshot: Snapshot, pairs: list[Pair], folder: Path, wanted: _Wanted,
     noise = _noise_file(snapshot.lake, wanted.noise, wanted.runs[1])
     threads = max(1, default_jobs() // max(1, min(jobs, len(pairs))))
     first = {run: layout.units(snapshot, run)[0].step for run in {key.run for pair in pairs for key in pair}}
-    after_equal = pairs_after_equal_steps(snapshot, pairs)
+    earlier = look_back(snapshot, pairs)
     return [
         PairTask(
             snapshot.lake, target, golden, layout.unit_place(snapshot, target), layout.unit_place(snapshot, golden),
             folder / f"step={target.step}" / f"rank={target.rank}", wanted.rule, wanted.mappings, threads,
-            target.step == first[target.run] and golden.step == first[golden.run], (target, golden) in after_equal,
+            target.step == first[target.run] and golden.step == first[golden.run],
+            (target, golden) in earlier.equal, (target, golden) in earlier.other_updates,
             wanted.search, noise, wanted.seconds, wanted.memory,
         )
         for target, golden in pairs

@@ -61,8 +61,9 @@ class PairTask(Struct, frozen=True):
 
     Without a `rule`, the frameworks of the units and the mappings choose a bundled one. The folders of the units do not
     change while they are compared. `is_first`: neither run has an earlier step; `is_after_equal`: the last one of each
-    is the same. `search` allows a search for a mapping where names say little. `noise` is the file of differences
-    between repeats of golden. `seconds` and bytes of `memory` limit the comparison.
+    is the same; `is_after_other_update`: from that one the optimizer moved the parameters otherwise. `search` allows a
+    search for a mapping where names say little. `noise` is the file of differences between repeats of golden. `seconds`
+    and bytes of `memory` limit the comparison.
     """
 
     lake: Path
@@ -76,6 +77,7 @@ class PairTask(Struct, frozen=True):
     threads: int
     is_first: bool
     is_after_equal: bool = False
+    is_after_other_update: bool = False
     search: bool = True
     noise: Path | None = None
     seconds: float | None = None
@@ -363,7 +365,9 @@ def _exchange(connection: duckdb.DuckDBPyConnection) -> None:
 
 def _find_suspects(writer: duckdb.DuckDBPyConnection, connection: duckdb.DuckDBPyConnection, task: PairTask) -> bool:
     """Write the ops that stand out of rounding noise. Returns whether any op rounds differently."""
-    is_rounding = noise.find_suspects(connection, task.target.step, task.is_first, task.is_after_equal)
+    is_rounding = noise.find_suspects(
+        connection, task.target.step, task.is_first, task.is_after_equal, task.is_after_other_update
+    )
     write_parquet(writer, connection, "FROM noise_suspects ORDER BY nth", task.staged / SUSPECTS_FILE, ROW_GROUP)
     return is_rounding
 

@@ -156,6 +156,7 @@ _EVIDENCE = {
     "wiring": "rounding does not change which op an input comes from",
     "source": "rounding does not change values that no op computed",
     "zeros": "some of its output is 0, and none of golden's is",
+    "stopped": "a gradient is nothing but zeros in one run, and far from it in the other",
     "nonfinite": "before it no op that both runs have has NaN or inf on one side only",
     "made": "its inputs agree to the last bit, and its output does not",
     "added": "its output is off by more than rounding explains",
@@ -176,12 +177,12 @@ _MOMENTS = {
 
 def _began(source: str, leaves: Sequence[Record]) -> str:
     """Return how a difference began. Of inputs that could not be compared nobody knows whether they agree."""
-    is_unseen = any(leaf["side"] == "input" and leaf["difference"] in _UNSEEN for leaf in leaves)
-    return (
-        "what was compared of its inputs agrees, its outputs do not"
-        if source == "this op" and is_unseen
-        else SOURCES[source]
-    )
+    inputs = [leaf["difference"] for leaf in leaves if leaf["side"] == "input"]
+    if source == "this op" and not inputs:
+        return "what it gives differs"
+    if source == "this op" and not set(inputs).isdisjoint(_UNSEEN):
+        return "what was compared of its inputs agrees, its outputs do not"
+    return SOURCES[source]
 
 
 def _traced(leaves: Sequence[Record]) -> list[str]:

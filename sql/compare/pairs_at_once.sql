@@ -1,8 +1,8 @@
 -- pairs_at_once: the pairs of units that are compared at once.
 -- grain: one pair
--- parameters: $1 to $11 (lists in the order of the pairs)
+-- parameters: $1 to $12 (lists in the order of the pairs)
 -- target_step, target_rank, …: of a unit in a compacted folder; else NULL
--- step, rank: of the target. The columns after is_after_equal are set when they are known.
+-- step, rank: of the target. The columns after is_after_other_update are set when they are known.
 CREATE TEMP TABLE pairs_at_once AS
 SELECT
     unnest($1::INTEGER []) AS pair,
@@ -16,6 +16,7 @@ SELECT
     unnest($9::INTEGER []) AS rank,
     unnest($10::BOOLEAN []) AS is_first,
     unnest($11::BOOLEAN []) AS is_after_equal,
+    unnest($12::BOOLEAN []) AS is_after_other_update,
     is_first AS is_first_recorded,
     NULL::BOOLEAN AS is_equal,
     NULL::BOOLEAN AS is_first_step,

@@ -1,8 +1,8 @@
 -- evidence: what rounding cannot produce.
 -- grain: one op and one kind of evidence, or more than one leaf that shows it
 -- parameters: the tables noise_arguments, noise_missing, noise_wiring, noise_sources, noise_given_gradients, noise_made,
---   noise_zeros and noise_nonfinite, and noise_repeated: a repeat of golden explains a gradient
--- evidence: argument, missing, wiring, source, made, zeros or nonfinite (docs/noise.md)
+--   noise_zeros, noise_stopped and noise_nonfinite, and noise_repeated: a repeat of golden explains a gradient
+-- evidence: argument, missing, wiring, source, made, zeros, stopped or nonfinite (docs/noise.md)
 -- row: the leaf that shows it; NULL where an op is missing, or its values tell
 SELECT number, 'argument' AS evidence, row FROM noise_arguments
 UNION ALL
@@ -17,5 +17,7 @@ UNION ALL
 SELECT number, 'made', NULL FROM noise_made
 UNION ALL
 SELECT number, 'zeros', row FROM noise_zeros
+UNION ALL
+SELECT number, 'stopped', row FROM noise_stopped
 UNION ALL
 SELECT number, 'nonfinite', row FROM noise_nonfinite

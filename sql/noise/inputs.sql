@@ -160,17 +160,20 @@ WITH
             AND p.golden_row IS NULL
             AND epsilon_of(p.target_dtype) > 0
     ),
-    -- but what an earlier op made, and was compared there, errs as it does there
+    -- but what an earlier op made, and was compared there, errs as it does there, and so does a parameter of a module
     traced AS (
-        SELECT o.number, first(made.error ORDER BY alone.n DESC, alone.target_row) AS error
+        SELECT
+            o.number,
+            first(if(is_parameter, NULL, known.error) ORDER BY alone.n DESC, alone.target_row) AS error,
+            max(known.error) FILTER (WHERE is_parameter) AS parameter_error
         FROM alone
         JOIN noise_ops AS o ON o.target_seq = alone.target_seq AND o.side = 'pair'
         LEFT JOIN (
-            SELECT target_key, min(number) AS number, arg_min(taken, number) AS error
+            SELECT target_key, role = 'parameters' AS is_parameter, min(number) AS number, arg_min(taken, number) AS error
             FROM noise_leaves
-            WHERE NOT is_input AND is_paired AND target_key IS NOT NULL
-            GROUP BY target_key
-        ) AS made ON made.target_key = alone.key AND made.number < o.number
+            WHERE (NOT is_input OR role = 'parameters') AND is_paired AND target_key IS NOT NULL
+            GROUP BY target_key, is_parameter
+        ) AS known ON known.target_key = alone.key AND (is_parameter OR known.number < o.number)
         GROUP BY o.number
     ),
     -- what is added to many elements counts in each; in a sum over elements, or their mean, errors may have one sign
@@ -245,6 +248,7 @@ WITH
             ) AS error_taken,
             unseen.target_seq IS NOT NULL OR taken.is_hidden OR (taken.is_computed AND o.rounding = 'exact') AS is_unseen,
             coalesce(if(taken.is_hidden, NULL, traced.error), earlier.error) AS error_before,
+            traced.parameter_error,
             are_rows_exchanged AND o.direction = 'backward' AND is_sum(api) AND outputs.least_n < taken.n AS is_exchanged
         FROM noise_outputs AS outputs
         JOIN noise_ops AS o USING (number)
@@ -257,7 +261,15 @@ WITH
     )
 SELECT
     number,
-    coalesce(greatest(error_taken, if(error_taken IS NULL OR is_unseen, error_before, NULL), if(is_exchanged, 1, NULL)), 1) AS error,
+    coalesce(
+        greatest(
+            error_taken,
+            if(error_taken IS NULL OR is_unseen, error_before, NULL),
+            parameter_error,
+            if(is_exchanged, 1, NULL)
+        ),
+        1
+    ) AS error,
     magnitude,
     range
 FROM known

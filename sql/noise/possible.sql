@@ -22,6 +22,7 @@ SELECT
         'sources': coalesce(sources.are_there, false),
         'given_gradients': coalesce(sources.are_gradients, false),
         'zeros': coalesce(outputs.have_zeros, false),
+        'stopped': coalesce(outputs.have_stopped, false),
         'nonfinite': coalesce(outputs.are_nonfinite, false)
     } AS possible
 FROM (SELECT EXISTS (FROM paired WHERE target_row IS NULL OR golden_row IS NULL) AS are_there) AS unpaired
@@ -33,6 +34,9 @@ CROSS JOIN (
     WHERE (differs OR has_other_sums) AND (is_source OR phase = 'optimizer')
 ) AS sources
 CROSS JOIN (
-    SELECT bool_or(NOT is_input AND target_zeros > 0) AS have_zeros, bool_or(is_nonfinite) AS are_nonfinite
+    SELECT
+        bool_or(NOT is_input AND target_zeros > 0) AS have_zeros,
+        bool_or(role = 'parameters_grad' AND (target_norm = 0) <> (golden_norm = 0)) AS have_stopped,
+        bool_or(is_nonfinite) AS are_nonfinite
     FROM noise_leaves
 ) AS outputs

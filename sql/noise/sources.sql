@@ -1,5 +1,6 @@
 -- sources: ops of the forward pass of which an input that no recorded op made differs by more than another order of summation
---   or a repeat of golden explains, or at all where parameters are summed in one order, or is another constant.
+--   or a repeat of golden explains, or at all where parameters are summed in one order, or is another constant; and parameters
+--   that the optimizer moved otherwise before this step.
 -- grain: one op and the leaf that shows it. An op may be there twice
 -- parameters: the tables paired, noise_makers, noise_ops, noise_leaves, noise_errors, noise_floors, noise_largest_before and
 --   noise_repeated; thresholds
@@ -270,7 +271,7 @@ WITH
                 WHEN is_other_constant THEN n > 1 OR NOT is_parameter
                 -- behind an equal step what no recorded op made of parameters can only differ as they do
                 WHEN is_parameter OR (is_trained AND (getvariable('is_after_equal') OR NOT getvariable('is_first_step')))
-                    THEN getvariable('is_first_step') OR middle > parameter_errors.most
+                    THEN getvariable('is_first_step') OR getvariable('is_after_other_update') OR middle > parameter_errors.most
                 WHEN NOT is_float AND m.number IN (FROM written_at) THEN before.error = 0
                 WHEN NOT is_float
                     THEN

@@ -36,6 +36,8 @@ WITH
             row,
             CASE
                 WHEN evidence = 'missing' AND number IN (FROM counters) THEN 2
+                -- what went wrong forwards may leave no gradient
+                WHEN evidence = 'stopped' THEN 2
                 -- a zero or two may come by chance
                 WHEN evidence = 'zeros' AND target_zeros <= 2 AND bool_or(evidence IN ('argument', 'missing', 'wiring')) OVER () THEN 2
                 ELSE 1
@@ -45,7 +47,7 @@ WITH
         QUALIFY
             row_number() OVER (
                 PARTITION BY number
-                ORDER BY list_position(['argument', 'missing', 'wiring', 'source', 'zeros', 'made', 'nonfinite'], evidence), row
+                ORDER BY list_position(['argument', 'missing', 'wiring', 'source', 'zeros', 'stopped', 'made', 'nonfinite'], evidence), row
             ) = 1
     ),
     shifts AS (

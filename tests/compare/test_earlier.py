@@ -7,10 +7,12 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 import lakeprobe
-from lakeprobe.compare.earlier import pairs_after_equal_steps
+from lakeprobe.compare.earlier import look_back
 from lakeprobe.compare.plan import Pair
 from lakeprobe.ingest import ingest
 from lakeprobe.lake import layout, staging
@@ -43,7 +45,7 @@ def made(home: Path, change: Callable[[Path], None] = lambda target: None) -> Pa
 def found(lake: Path, pairs: list[Pair] = PAIRS) -> set[tuple[int, int]]:
     """The steps and ranks of the target that follow equal ones."""
     with staging.reading(lake) as snapshot:
-        return {(target.step, target.rank) for target, _ in pairs_after_equal_steps(snapshot, pairs)}
+        return {(target.step, target.rank) for target, _ in look_back(snapshot, pairs).equal}
 
 
 def test_all_but_the_first_step_of_equal_runs(tmp_path: Path) -> None:
@@ -77,3 +79,67 @@ def test_what_cannot_be_read_counts_as_different(tmp_path: Path) -> None:
     lake = made(tmp_path)
     (layout.unit_folder(lake, UnitKey("golden", 1, 0)) / "tensors.parquet").write_bytes(b"no table")
     assert found(lake) == {(1, 0), (1, 1)}
+
+
+def trained(home: Path, side: str, rates: tuple[float, ...], has_modules: bool = True, rounding: float = 0.0) -> None:
+    """Dumps of a run whose optimizer goes on by `rates` after each step. Gradients are the same, but for rounding."""
+    draw, noise = np.random.default_rng(1), np.random.default_rng(2)
+    weights = draw.normal(size=(6, 16))
+    for step, rate in enumerate(rates):
+        ops = {}
+        for number, weight in enumerate(weights):
+            hidden = tensor(draw.normal(size=16), False)
+            inputs = [hidden] if has_modules else [hidden, tensor(weight, True), tensor(weight * 2, True)]
+            ops[f"Functional.double.{number}.forward"] = {"input_args": [], "output": [tensor(weight * 2, True)]}
+            body = {"input_args": inputs, "input_kwargs": {}, "output": [tensor(weight * 3 * (1 + rounding), True)]}
+            name = f"Module.{number}.Linear.forward.0" if has_modules else f"Functional.linear.{number}.forward"
+            ops[name] = body | ({"parameters": {"weight": tensor(weight, True)}} if has_modules else {})
+        folder = home / side / f"step{step}" / "rank0"
+        folder.mkdir(parents=True)
+        head = {"task": "statistics", "level": "mix", "framework": "pytorch", "dump_data_dir": None}
+        (folder / "dump.json").write_text(json.dumps({**head, "data": ops}))
+        weights = weights - rate * draw.normal(size=weights.shape) * (
+            1 + 2e4 * rounding * noise.normal(size=weights.shape)
+        )
+
+
+def tensor(values: NDArray[np.float64], is_trained: bool) -> dict[str, object]:
+    numbers = {"Max": values.max(), "Min": values.min(), "Mean": values.mean(), "Norm": np.linalg.norm(values)}
+    rounded = {name: float(np.float32(value)) for name, value in numbers.items()}
+    kind = {"type": "torch.Tensor", "dtype": "torch.float32", "shape": [len(values)]}
+    return {**kind, **rounded, "requires_grad": is_trained}
+
+
+def moved_otherwise(lake: Path, steps: int = 3) -> set[int]:
+    pairs = [(UnitKey("target", step, 0), UnitKey("golden", step, 0)) for step in range(steps)]
+    with staging.reading(lake) as snapshot:
+        return {target.step for target, _ in look_back(snapshot, pairs).other_updates}
+
+
+@pytest.mark.parametrize("has_modules", [True, False], ids=["modules", "ops"])
+@pytest.mark.parametrize(
+    ("rates", "steps"),
+    [((0.01, 0.01, 0.01), set()), ((0.02, 0.01, 0.01), {1}), ((0.01, 0.011, 0.01), {2}), ((0.01, 0.0, 0.01), {2})],
+    ids=["the same", "the first", "a tenth further", "none"],
+)
+def test_steps_from_which_the_optimizer_went_otherwise(
+    tmp_path: Path, has_modules: bool, rates: tuple[float, ...], steps: set[int]
+) -> None:
+    trained(tmp_path, "golden", (0.01, 0.01, 0.01), has_modules)
+    trained(tmp_path, "target", rates, has_modules, rounding=1e-6)
+    for side in ("target", "golden"):
+        ingest(tmp_path / side, lake=tmp_path / "lake", run=side)
+    assert moved_otherwise(tmp_path / "lake") == steps
+    with lakeprobe.open(tmp_path / "lake") as opened:
+        opened.compact("target")
+    assert moved_otherwise(tmp_path / "lake") == steps
+
+
+def test_a_step_that_cannot_be_read_hides_no_other(tmp_path: Path) -> None:
+    trained(tmp_path, "golden", (0.01, 0.01, 0.01, 0.01))
+    trained(tmp_path, "target", (0.02, 0.01, 0.02, 0.01), rounding=1e-6)
+    for side in ("target", "golden"):
+        ingest(tmp_path / side, lake=tmp_path / "lake", run=side)
+    assert moved_otherwise(tmp_path / "lake", 4) == {1, 3}
+    (layout.unit_folder(tmp_path / "lake", UnitKey("golden", 0, 0)) / "tensors.parquet").write_bytes(b"no table")
+    assert moved_otherwise(tmp_path / "lake", 4) == {3}

@@ -21,6 +21,7 @@ class Network:
     """What can be planted: another argument, weight, batch, wire or kernel. `seed`: of the rounding; None: none.
 
     `digests`: md5 in place of statistics. `kept`: how much of an older gradient is left in those of the parameters.
+    `detached`: layers whose weight gets nothing but zeros as its gradient.
     `tie`: an argmax behind the last layer chooses between two values that are so far apart.
     `turned`: of each product one half is negated and takes the other's place, by an op that is not recorded.
     `cut`: how much smaller all products are, as where their inputs are cut to fewer bits.
@@ -41,6 +42,7 @@ class Network:
     frozen: int | None = None
     digests: bool = False
     kept: float = 0.0
+    detached: tuple[int, ...] = ()
     tie: float | None = None
     cut: float = 0.0
     turned: bool = False
@@ -123,7 +125,7 @@ class Recorder:
         if self.rounding is not None:
             gradient = gradient * (1 + self.network.matmul * self.rounding.normal(size=gradient.shape))
         older = np.random.default_rng(layer).normal(size=gradient.shape) * np.abs(gradient).mean()
-        value = gradient + self.network.kept * older
+        value = gradient * (layer not in self.network.detached) + self.network.kept * older
         self.data[f"Module.layers.{layer}.Layer.parameters_grad"] = {"weight": [self._leaf(value)]}
         self.parents[f"Module.layers.{layer}.Layer.parameters_grad"] = None
 

@@ -194,6 +194,15 @@ def test_gradients_that_were_kept(lake: Lake, coarse: float) -> None:
     assert named(result) == ("Module.layers.5.Layer.parameters_grad",) * 3
 
 
+@pytest.mark.parametrize("is_golden", [False, True], ids=["target", "golden"])
+def test_gradients_that_are_zeros_in_one_run(lake: Lake, is_golden: bool) -> None:
+    """The op first in line is that of the last layer, as the backward pass goes."""
+    layers = ((), (1, 2)) if is_golden else ((1, 2), ())
+    result = compared(lake, Network(seed=5, detached=layers[0]), Network(detached=layers[1]))
+    assert named(result) == ("Module.layers.2.Layer.parameters_grad",) * 3
+    assert result.first_difference().ranks.project("evidence").fetchall() == [("stopped",)]
+
+
 def test_digests_between_chips_name_no_op(lake: Lake) -> None:
     result = compared(lake, Network(seed=5, digests=True), golden=Network(digests=True))
     assert named(result) == (None, None, None)
@@ -288,6 +297,41 @@ def test_other_weights_behind_a_step_with_equal_gradients_are_no_rounding(
     assert named(result) == (op, op, op)
     verdict = Verdict.DIFFERENT if op else Verdict.EQUAL_WITHIN_NOISE
     assert result.summary().verdict is verdict
+    assert {found.step for found in result.summary().beyond_noise} == ({1} if op else set())
+
+
+def moved(factor: float = 1, decay: float = 0, scatter: float = 0) -> Callable[[dict[str, Array]], None]:
+    """A step of an optimizer: how far it goes, how much of a weight it takes off, and what noise of gradients does."""
+
+    def step(weights: dict[str, Array]) -> None:
+        gradients, noise = np.random.default_rng(3), np.random.default_rng(4)
+        for weight in weights.values():
+            update = 1e-3 * gradients.normal(size=weight.shape)
+            weight -= update * (factor + scatter * noise.normal(size=weight.shape)) + decay * weight
+
+    return step
+
+
+@pytest.mark.parametrize(
+    ("step", "op"),
+    [
+        (moved(), None),
+        (moved(scatter=0.3), None),
+        (moved(factor=1.2, scatter=0.1), "Functional.linear.0.forward"),
+        (moved(factor=0.0), "Functional.linear.0.forward"),
+        (moved(decay=2e-3), "Functional.linear.0.forward"),
+    ],
+    ids=["the same", "of rounded gradients", "further", "skipped", "with decay"],
+)
+def test_weights_that_the_optimizer_moved_otherwise(lake: Lake, step: Any, op: str | None) -> None:
+    """Behind a step with rounded gradients, where weights differ by less than noise may make of them."""
+    golden, target = (Network(), Network(weights=moved())), (Network(seed=5), Network(seed=6, weights=step))
+    for name, steps in (("golden", golden), ("target", target)):
+        for number, network in enumerate(steps):
+            network.dump(lake.path.parent / name, number)
+        lake.ingest(lake.path.parent / name, run=name)
+    result = lake.compare("target", "golden")
+    assert named(result) == (op, op, op)
     assert {found.step for found in result.summary().beyond_noise} == ({1} if op else set())
 
 
