@@ -256,10 +256,11 @@ def _keep_plain(batch: _Batch, tasks: Sequence[PairTask]) -> bool:
     """Leave those pairs in the batch whose rule is that of batches. Returns whether there are any."""
     batch.views["match_exact"] = resources.sql("match/exact")
     are_same = dict(batch.rows(resources.sql("match/same_calls")))
+    are_moved = {number for number, *_ in batch.rows(resources.sql("match/moved_calls"))}
     plain = [
         number
         for number, is_plain, dumped in batch.rows(resources.sql("compare/plain_pair"))
-        if is_plain and (dumped != "ops" or are_same[number])
+        if is_plain and number not in are_moved and (dumped != "ops" or are_same[number])
     ]
     batch.keep(plain)
     return bool(plain)

@@ -178,6 +178,7 @@ def _prepare(
     """
     define_macros(connection, MACROS)
     _load(connection, task, target, golden)
+    _number_by_name(connection)
     _define_tensor_metrics(connection, task.threads)
     _create_table(connection, "thresholds", resources.sql("judge/thresholds"))
     for name, value in _rows(connection, "SELECT name, value FROM thresholds"):
@@ -255,6 +256,15 @@ def _stacks(side: str) -> str:
     """Return the query for the call stacks of a side."""
     rows = f"unit_rows(getvariable('{side}_unit') || '/{STACKS_FILE}', getvariable('{side}_held'))"
     return f"SELECT stack, frames FROM {rows}"
+
+
+def _number_by_name(connection: duckdb.DuckDBPyConnection) -> None:
+    """Number backward calls by their names where order would pair the gradients of different calls."""
+    _create_table(connection, "moved_calls", resources.sql("match/moved_calls"))
+    if _only_value(connection, "SELECT count(*) FROM moved_calls"):
+        for side in ("target", "golden"):
+            read = f"WITH ops AS (FROM {side}_ops) FROM ({resources.sql('match/numbered_by_name')})"
+            connection.execute(parsed(connection, f"CREATE OR REPLACE TEMP TABLE {side}_ops AS {read}"))
 
 
 def _number_recomputed_apart(connection: duckdb.DuckDBPyConnection) -> None:

@@ -1,4 +1,4 @@
--- exact: pairs ops of the same name and call; backward calls pair in order of appearance.
+-- exact: pairs ops of the same name and call; backward calls pair in order of appearance, or by name.
 -- grain: one pair of ops
 SELECT
     target_ops.seq AS target_seq,

@@ -66,3 +66,38 @@ def test_names_of_the_program_may_have_any_character_in_them(tmp_path: Path) -> 
         assert kept == [(4,)]
     names = [row[2] for row in rows(tmp_path / "lake", "ops", "npu")]
     assert names == ["Functional.linear.0.forward", "Module.enc/0.Linear.forward.0", "loss/main.0.debug"]
+
+
+@pytest.mark.parametrize(
+    ("way", "differing"),
+    [("micro batches in another order", set()), ("a detached branch", {"Tensor.__add__.2.forward"})],
+)
+def test_a_backward_call_is_held_against_that_of_its_forward_call(
+    tmp_path: Path, way: str, differing: set[str]
+) -> None:
+    """In the order in which they ran, all gradients but the first would be held against those of other calls."""
+    lake = tmp_path / "lake"
+    for run in ("golden", "target"):
+        torch.manual_seed(0)
+        layers = torch.nn.ModuleList(torch.nn.Linear(4, 4) for _ in range(4))
+        batches = torch.randn(2, 3, 4)
+        with collect(layers, run=run, lake=lake, level="L1") as collector:
+            losses = []
+            for batch in batches if way.startswith("micro") else batches[:1]:
+                for number, layer in enumerate(layers):
+                    branch = layer(batch)
+                    if way == "a detached branch" and run == "target" and number == 2:
+                        branch = branch.detach()
+                    batch = batch + branch
+                losses.append(batch.square().mean())
+            for loss in losses[::-1] if run == "target" else losses:
+                loss.backward()
+            collector.step()
+    with lakeprobe.open(lake) as opened:
+        result = opened.compare("target", "golden")
+        paired = opened.sql(
+            "FROM results WHERE role = 'input' AND target_op LIKE '%.backward' AND target_row + golden_row IS NOT NULL"
+        )
+        assert paired.filter("target_op <> golden_op").fetchall() == []
+        ops = result.first_difference().ranks.project("op").fetchall()
+    assert {op for (op,) in ops if op} == differing

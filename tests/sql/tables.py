@@ -27,7 +27,10 @@ HERE = Path(__file__).parent
 SQL = HERE.parents[1] / "sql"
 ON_UNITS = ("compare", "judge", "match", "metrics", "noise", "rules")
 """The folders whose statements compare two units. All others read the lake."""
-KIND = "'statistics' AS kind, false AS cross_framework, false AS other_names, false AS is_structure, 'ops' AS dumped"
+KIND = (
+    "'statistics' AS kind, false AS cross_framework, false AS other_names, false AS names_calls, "
+    "false AS is_structure, 'ops' AS dumped"
+)
 """How the two units of every case compare, unless it says otherwise."""
 OF_ANALYSES = ("overflow/kinds", "overflow/leaf_words")
 """The macros that an analysis defines for itself."""
