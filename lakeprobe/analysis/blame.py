@@ -183,7 +183,7 @@ def _rank(stages: duckdb.DuckDBPyConnection, comparison: StoredComparison, step:
     keep(stages, "blame_leaves", "blame/leaves", name | {"step": step})
     keep(stages, "blame_ops", "blame/ops", name | runs)
     keep(stages, "blame_noise", "blame/noise")
-    keep(stages, "blame_meetings", "blame/meetings")
+    keep(stages, "blame_meetings", "blame/meetings", {"golden": comparison.golden})
     keep(stages, "blame_incoming", "blame/incoming")
     keep(stages, "blame_growth", "blame/growth")
     keep(stages, "blame_unexplained", "blame/unexplained", name)

@@ -95,7 +95,7 @@ def first_difference(
         keep(stages, "op_pairs", "first_difference/op_pairs", name)
         keep_transfers(stages, comparison.target)
         keep(stages, "late_digests", "first_difference/late_digests", name)
-        keep(stages, "doubtful", "first_difference/doubtful")
+        keep(stages, "doubtful", "first_difference/doubtful", {"golden": comparison.golden})
         keep(stages, "early_gradients", "first_difference/early_gradients", run)
         keep(stages, "changed_ops", "first_difference/changed_ops", {"threshold": threshold})
         keep_noise_ends(stages, comparison, noise=noise, is_asked=threshold is None)

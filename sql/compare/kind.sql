@@ -2,7 +2,8 @@
 -- usual_rule: the rule to use if neither the user nor a mapping asks for another
 -- other_names: the target has names of MindSpore and golden names of PyTorch, which mindtorch has too
 -- dumped: what the two units hold: ops, kernels, parameters of a checkpoint, settings of a preflight, or only saved values
--- names_calls: both dumps name the call of which a backward op computed the gradient. Others number such ops as they ran
+-- names_calls: lakeprobe collected both, so they name the call of which a backward op computed the gradient, and have results
+--   of asynchronous calls when they had arrived. Others number such ops as they ran
 -- grain: one row
 -- parameters: target_unit, golden_unit (folders), target_held, golden_held (see unit_rows)
 SELECT

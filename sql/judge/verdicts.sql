@@ -51,15 +51,20 @@ WITH
         JOIN called_again USING (side, stem)
         WHERE called_again.module IS NOT DISTINCT FROM forward_ops.module
     ),
-    -- an asynchronous call returns its output before the data has arrived
-    late_outputs AS (
-        SELECT seq
+    -- an asynchronous call returns its output before the data has arrived, for which lakeprobe waits
+    communication AS (
+        SELECT seq, api
         FROM target_ops
-        WHERE api_type LIKE '%Distributed' AND api IN ('isend', 'irecv', 'batch_isend_irecv')
+        WHERE
+            api_type LIKE '%Distributed'
+            AND NOT (coalesce((SELECT names_calls FROM comparison_kind), false) AND op_extra ->> '$.waited_for' IS NOT NULL)
+    ),
+    late_outputs AS (
+        SELECT seq FROM communication WHERE api IN ('isend', 'irecv', 'batch_isend_irecv')
         UNION ALL
         SELECT seq
         FROM target_leaves
-        SEMI JOIN (FROM target_ops WHERE api_type LIKE '%Distributed') AS communication USING (seq)
+        SEMI JOIN communication USING (seq)
         WHERE role = 'input' AND type = 'bool' AND value = 'true' AND regexp_matches(slot, '^input\.(\d+|async_op)$')
     ),
     -- one digest for two contents: msprobe may compute the digest after an in-place op has changed the tensor

@@ -108,8 +108,10 @@ def test_asynchronous_results_are_those_after_waiting(ranks: list[dict[str, Any]
     assert received["output"][0]["Max"] == 7
     assert ranks[0]["Distributed.isend.0.forward"]["input_args"][0]["Max"] == 7
     assert ranks[0]["Distributed.isend.0.forward"]["output"][0] is None
-    for found in ranks:
+    for found, sent in zip(ranks, ("isend", "irecv"), strict=True):
         assert found["Distributed.all_reduce.1.forward"]["output"][0]["Max"] == 7
+        waited_for = {name for name, op in found.items() if op.get("waited_for")}
+        assert waited_for == {"Distributed.all_reduce.1.forward", f"Distributed.{sent}.0.forward"}
 
 
 def test_a_tensor_that_is_not_there_yet_is_waited_for(ranks: list[dict[str, Any]]) -> None:

@@ -85,7 +85,8 @@ class Calls:
             output = recorder.run(op, run, through or args, kwargs)
             if op is not None:
                 op.parent = recorder.parent_of_function()
-                recorder.ends(op, _results(name, args, kwargs, output))
+                waited_for = name.startswith(_COLLECTIVE) and bool(_handles(output))
+                recorder.ends(op, _results(name, args, kwargs, output), None, waited_for)
             watched = passage and self._lead(passage.results, output)
             return output if watched is None else watched
 
@@ -160,9 +161,13 @@ def _awaited(function: Function) -> Function:
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         output = function(*args, **kwargs)
-        for item in output if isinstance(output, (tuple, list)) else (output,):
-            if hasattr(item, "wait"):
-                item.wait()
+        for handle in _handles(output):
+            handle.wait()
         return output
 
     return call
+
+
+def _handles(output: Any) -> list[Any]:
+    """Return the handles of an asynchronous call."""
+    return [item for item in (output if isinstance(output, (tuple, list)) else (output,)) if hasattr(item, "wait")]

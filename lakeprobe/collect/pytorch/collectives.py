@@ -149,7 +149,7 @@ class Collectives:
         call.works = [one for one in call.works if one is not work]
         if not call.works:
             self.recorder.leaves.forget_all()
-            self.recorder.ends(call.op, call.results())
+            self.recorder.ends(call.op, call.results(), None, True)
 
 
 class _Pending:

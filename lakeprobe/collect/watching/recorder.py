@@ -214,13 +214,18 @@ class Recorder:
         return stack
 
     @guarded
-    def ends(self, op: Op, output: Any, parameters: Any = None) -> None:
-        """Record the end and the results of a forward. For a module also its parameters."""
+    def ends(self, op: Op, output: Any, parameters: Any = None, waited_for: bool = False) -> None:
+        """Record the end and the results of a forward. For a module also its parameters.
+
+        `waited_for`: the call returned before its results had arrived.
+        """
         if not self.entries.takes(op):
             return
         if self.scope.forward and self.scope.outputs and not self._structure:
             results = output if isinstance(output, tuple) else (output,)
             self.entries.fill(op, "output", self.leaves.of(results, op.name, "output"))
+            if waited_for:
+                self.entries.fill(op, "waited_for", True)
             if parameters is not None:
                 self.entries.fill(op, "parameters", self.leaves.of(parameters, op.name, "parameters"))
         self._finish(op, moves=op.name.startswith(MODULES) and self.scope.outputs)

@@ -1,6 +1,6 @@
 -- meetings: what a transfer brings to a rank: the error of the tensors that the ranks of its meeting put in.
 -- grain: one transfer of one rank that receives something, or whose record was overwritten
--- parameters: the tables transfers, blame_leaves, blame_ops, blame_noise and noise_ends
+-- parameters: $golden (its run); the view dumps; the tables transfers, blame_leaves, blame_ops, blame_noise and noise_ends
 -- own_error, brought_error: the largest error of what this rank puts in, and of what the others put in; 0 if all agree.
 --   Where ops round differently, noise counts only if the transfer stands out of rounding here and the others put in a
 --   hundredth or more of its error: a sum can cancel, and statistics show few elements
@@ -8,7 +8,19 @@
 -- is_absent: a member of the group is not in the lake, so what it put in is unknown
 WITH
     wanted AS (
-        SELECT step, rank, seq, slot, meeting, given, taken, overwritten, asynchronous, len(absent) > 0 AS is_absent
+        SELECT
+            step,
+            rank,
+            seq,
+            slot,
+            meeting,
+            given,
+            taken,
+            overwritten,
+            -- golden's may have been recorded early, too
+            asynchronous
+            OR (is_waited_for AND EXISTS (FROM dumps WHERE dumps.run = $golden AND dumps.format <> 'lakeprobe')) AS asynchronous,
+            len(absent) > 0 AS is_absent
         FROM transfers
     ),
     given_rows AS (

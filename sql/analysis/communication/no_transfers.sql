@@ -19,5 +19,6 @@ SELECT
     NULL::BIGINT AS partners,
     NULL::INTEGER [] AS absent,
     NULL::BOOLEAN AS asynchronous,
+    NULL::BOOLEAN AS is_waited_for,
     NULL::INTEGER [] AS splits
 WHERE false

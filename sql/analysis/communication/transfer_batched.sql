@@ -15,7 +15,8 @@ WITH
             TRY_CAST(leaves.extra->>'tag' AS INTEGER) AS tag,
             leaves.row,
             leaves.rest,
-            is_function
+            is_function,
+            is_waited_for
         FROM transfer_parts AS leaves
         JOIN transfer_samples AS samples USING (step, rank, seq)
         WHERE

@@ -3,6 +3,7 @@
 -- parameters: $run; the table transfer_signatures (schemas/data/collectives.csv)
 -- The signatures give the positions and keywords of arguments. PyTorch's torch.distributed and
 -- mindspore.mint.distributed share them; is_function marks those of MindSpore's comm_func.
+-- is_waited_for: the results of an asynchronous call were recorded when they had arrived, as lakeprobe does
 WITH
     communication AS (
         SELECT
@@ -11,6 +12,7 @@ WITH
             ops.seq,
             ops.op,
             ops.first_row,
+            ops.extra ->> '$.waited_for' IS NOT NULL AS is_waited_for,
             split_part(ops.api, '.', -1) AS api,
             if(dumps.framework = 'mindspore' AND ops.api_type <> 'MintDistributed', 1, 0) AS is_function,
             list_filter(

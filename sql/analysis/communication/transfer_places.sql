@@ -49,7 +49,8 @@ WITH
             taken,
             splits,
             overwritten,
-            asynchronous
+            asynchronous,
+            is_waited_for
         FROM transfer_single
         UNION ALL
         SELECT
@@ -69,7 +70,8 @@ WITH
             if(kind = 'recv', [output], NULL),
             NULL,
             false,
-            true
+            NOT is_waited_for,
+            is_waited_for
         FROM transfer_batched
     ),
     -- MindSpore names groups by a hash of their ranks; those that are not in the lake stay unknown

@@ -76,7 +76,8 @@ SELECT
     given,
     taken,
     inputs > 0 AND outputs > 0 AND inputs <> outputs AND is_function = 0 AS overwritten,
-    coalesce(is_async, false) OR api IN ('isend', 'irecv') AS asynchronous
+    (coalesce(is_async, false) OR api IN ('isend', 'irecv')) AND NOT is_waited_for AS asynchronous,
+    is_waited_for
 FROM transfer_samples AS samples
 JOIN transfer_counts USING (step, rank, seq)
 LEFT JOIN understood USING (step, rank, seq)

@@ -31,7 +31,7 @@ WITH
             seq,
             op,
             first_row,
-            hash(api, is_function, empties) + coalesce(way, 0) AS way
+            hash(api, is_function, empties, is_waited_for) + coalesce(way, 0) AS way
         FROM transfer_calls
         LEFT JOIN recorded USING (step, rank, seq)
     ),

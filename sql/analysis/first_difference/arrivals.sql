@@ -25,7 +25,7 @@ SELECT
     transfers.seq,
     transfers.slot,
     transfers.seq + 0.25 AS moment,
-    if(asynchronous, last_seq + 0.5, transfers.seq + 0.25) AS late_moment
+    if(asynchronous OR is_waited_for, last_seq + 0.5, transfers.seq + 0.25) AS late_moment
 FROM transfers
 JOIN ends USING (step, rank, seq)
 LEFT JOIN firsts ON firsts.step = transfers.step AND firsts.rank = transfers.rank

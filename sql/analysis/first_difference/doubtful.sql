@@ -1,6 +1,6 @@
 -- doubtful: leaves that differ although their record does not show what the op had or computed; they are set aside.
 -- grain: one leaf of leaf_errors
--- parameters: the tables leaf_errors, transfers and late_digests
+-- parameters: $golden (its run); the view dumps; the tables leaf_errors, transfers and late_digests
 -- reason, the first of these that applies:
 --   overwritten: the output is that of a nested call
 --   not arrived: recorded before the data arrived
@@ -16,7 +16,12 @@ WITH
             flatten(list(coalesce(given, []))) AS given,
             flatten(list(coalesce(taken, []))) AS taken,
             bool_or(overwritten) AS overwritten,
-            bool_or(asynchronous) AS asynchronous
+            -- golden's may have been recorded early, too
+            bool_or(asynchronous)
+            OR (
+                bool_or(is_waited_for)
+                AND EXISTS (FROM dumps WHERE dumps.run = $golden AND dumps.format <> 'lakeprobe')
+            ) AS asynchronous
         FROM transfers
         -- objects travel as pickles, whose tensors have no roles
         WHERE op NOT LIKE '%object%'
