@@ -34,7 +34,7 @@ COMPARISON_MACROS = (
 
 MACROS = (
     *COMPARISON_MACROS, "is_finding", "is_of_values", "user_frames", "user_frame", "leaf_text", "farthest_statistic",
-    "statistic_text", "requires_grad_text", "folder_of", "run_of", "step_of", "rank_of", "comparison_of",
+    "statistic_text", "requires_grad_text", "fields_text", "folder_of", "run_of", "step_of", "rank_of", "comparison_of",
     "compared_step_of", "compared_rank_of", "noise_of", "compacted_rows", "gathered_rows", "batched_rows", "group_text",
     "verification_of", "perturbation_of", "perturbation_status", "pre_check", "standard_status", "is_recomputation",
     "recorded_statistics", "extremes_key", "is_trained_apart",

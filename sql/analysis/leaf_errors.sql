@@ -5,6 +5,7 @@
 --   for max and min), so 1 is as large as the tensor; inf if one side has NaN or inf; 1 for another shape, digest or
 --   argument, which have no distance; NULL without counterpart. Masked elements (macros/is_mask) are not part of the
 --   tensor: then only the other extreme counts.
+-- is_other_tensor: of another dtype or shape, or sent or received in another way (is_other_transfer): to another rank, say
 -- target_key: the value of the target (macros/extremes_key)
 -- is_passed_on: an argument that one side alone gave to a module, which an op in it takes
 WITH
@@ -35,7 +36,10 @@ WITH
             ) AS magnitude,
             root_elements_of(golden_shape) AS root_elements,
             extremes_key(target_max, target_min, target_digest) AS target_key,
-            target_dtype <> golden_dtype OR NOT same_shape(target_shape, golden_shape, matched_by) AS is_other_tensor
+            target_extra <> golden_extra AND target_type LIKE '%P2POp' AND golden_type LIKE '%P2POp' AS is_other_transfer,
+            target_dtype <> golden_dtype
+            OR NOT same_shape(target_shape, golden_shape, matched_by)
+            OR coalesce(is_other_transfer, false) AS is_other_tensor
         FROM results
         WHERE
             comparison = $comparison
@@ -66,6 +70,7 @@ SELECT
     difference,
     is_tensor,
     is_other_tensor,
+    is_other_transfer,
     target_key,
     CASE
         WHEN difference = 'unmatched' THEN NULL

@@ -3,7 +3,8 @@
 -- parameters: $comparison, $step (NULL: all); the view results, the table leaf_errors
 -- A leaf that only one side has belongs to the pair of its op if the op has one, so seq is the target's place there,
 -- and NULL only for an op that only golden has.
--- is_argument: the call itself had other arguments: a leaf that is not a tensor differs, or only one side has the leaf.
+-- is_argument: the call itself had other arguments: a leaf that is not a tensor differs, or only one side has the leaf, or it
+--   is sent or received in another way.
 --   A tensor of another dtype or shape is not an argument, because the op that made it may have caused the difference.
 -- is_other_tensor: a tensor of another dtype or shape
 -- target_key: leaf_errors.target_key
@@ -65,7 +66,11 @@ SELECT
     unequal.target_key,
     coalesce(if(digests.row IS NULL, unequal.error, 0.0), 1.0) AS error,
     digests.row IS NOT NULL AS only_digest,
-    unequal.difference <> 'noise' AND NOT coalesce(unequal.is_tensor AND unequal.difference = 'different', false)
+    unequal.difference <> 'noise'
+    AND (
+        NOT coalesce(unequal.is_tensor AND unequal.difference = 'different', false)
+        OR coalesce(unequal.is_other_transfer, false)
+    )
     AND (unequal.target_seq IS NOT NULL OR by_golden.target_seq IS NOT NULL)
     AND (unequal.golden_seq IS NOT NULL OR by_target.golden_seq IS NOT NULL) AS is_argument
 FROM unequal
