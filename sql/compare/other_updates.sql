@@ -4,9 +4,9 @@
 --   rank are NULL of a file that holds one unit only); the variable files (patterns of all of them)
 -- Parameters are those of modules; where none was recorded, what ops take, may be trained, and none of them made. A parameter
 --   of both runs is the same if it has one name in both; between frameworks, if it had the same extremes and norm in the
---   earlier step, to three digits, and no other of its run had them. Its max and its min have moved since then. Noise of the gradients moves each of them either way, so that
---   the middle of all stays where it is. Another optimizer moves most of them one way: further, or towards zero
---   (docs/noise.md).
+--   earlier step, to three digits, and no other of its run had them.
+-- Its max and its min have moved since then. Noise of the gradients moves each of them either way, so that the middle of all
+--   stays where it is. Another optimizer moves most of them one way: further, or towards zero (docs/noise.md).
 WITH
     units AS (
         SELECT *, concat_ws(' ', file, step, rank) AS unit

@@ -508,14 +508,14 @@ def explained(
         connection.execute("CREATE TABLE firsts (step INTEGER, rank INTEGER, moment DOUBLE)")
         connection.execute(
             "CREATE TABLE transfers (step INTEGER, rank INTEGER, seq INTEGER, slot VARCHAR, kind VARCHAR, "
-            "peer INTEGER, meeting VARCHAR, asynchronous BOOLEAN, partners INTEGER)"
+            "peer INTEGER, meeting VARCHAR, asynchronous BOOLEAN, partners INTEGER, is_waited_for BOOLEAN)"
         )
         for rank, (place, is_input) in differing.items():
             connection.execute("INSERT INTO firsts VALUES (0, ?, ?)", [rank, place if is_input else place + 0.25])
         for one in transfers:
             others = len(partners[one.meeting] - {one.rank})
             connection.execute(
-                "INSERT INTO transfers VALUES (0, ?, ?, NULL, ?, ?, ?, ?, ?)",
+                "INSERT INTO transfers VALUES (0, ?, ?, NULL, ?, ?, ?, ?, ?, false)",
                 [one.rank, one.seq, one.kind, one.peer, one.meeting, one.asynchronous, others],
             )
         explain(connection)

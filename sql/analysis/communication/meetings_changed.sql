@@ -4,7 +4,8 @@
 -- effect: arises (all inputs are equal, a result is not), spreads (it reaches ranks whose inputs are equal), passes (it
 --   stays with the ranks that put it in), fades (it goes in, all results are equal or not recorded). An asynchronous
 --   result, or an overwritten record, leaves it unclear.
--- put_in, taken: ranks whose tensors differ. The errors are those of leaf_errors.
+-- put_in, taken: ranks whose tensors differ. Where no input does beyond noise, noise that is at least a tenth of what
+--   comes out went in. The errors are those of leaf_errors.
 WITH
     moved AS (
         SELECT
@@ -31,6 +32,9 @@ WITH
             seq,
             is_given,
             error,
+            difference = 'noise' AS is_noise,
+            max(error) FILTER (WHERE NOT is_given AND difference = 'different') OVER together AS most_taken,
+            bool_or(is_given AND difference = 'different') OVER together AS is_put_in,
             overwritten,
             asynchronous AND NOT is_given AS early
         FROM moved
@@ -40,7 +44,12 @@ WITH
             AND leaf_errors.rank = moved.rank
             AND leaf_errors.row = moved.row
             AND leaf_errors.target_seq = moved.seq
-        WHERE leaf_errors.difference = 'different'
+        WHERE leaf_errors.difference = 'different' OR (is_given AND leaf_errors.difference = 'noise')
+        WINDOW together AS (PARTITION BY moved.step, meeting)
+    ),
+    carried AS (
+        FROM changed
+        WHERE NOT is_noise OR (NOT is_put_in AND error >= most_taken / 10)
     ),
     meetings AS (
         SELECT
@@ -54,7 +63,7 @@ WITH
             max(error) FILTER (WHERE NOT is_given) AS error_taken,
             bool_or(overwritten) AS overwritten,
             bool_or(early) AS early
-        FROM changed
+        FROM carried
         GROUP BY step, meeting
     )
 SELECT

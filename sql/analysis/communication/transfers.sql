@@ -2,8 +2,8 @@
 -- grain: one transfer of one rank: a collective call, one send or receive, or one P2POp of a batch
 -- All members of a group call its collectives in one order, so the n-th call of a kind on each is one meeting;
 -- the root is ignored, so that calls with a wrong root still meet. Sends meet receives per sender, receiver and tag.
--- asynchronous: its results were recorded when it returned, perhaps before they had arrived; is_waited_for: they were recorded
---   when they had
+-- asynchronous: its results were recorded when it returned, perhaps before they had arrived; is_waited_for: they were
+--   recorded when they had
 -- partners: the number of other ranks that meet there; transfers_in_order lists them
 -- parameters: the tables transfer_ways and transfer_places
 WITH
