@@ -34,7 +34,7 @@ from lakeprobe.changes import USUAL_MODES
 from lakeprobe.checks import LIMIT, SEED
 from lakeprobe.compare.run import CompareReport, publish_comparison
 from lakeprobe.compare.run import compare as run_compare
-from lakeprobe.errors import LakeError, RuleError, TensorError, UsageError, unknown
+from lakeprobe.errors import LakeError, RuleError, TensorError, UsageError
 from lakeprobe.journals import settle as settling
 from lakeprobe.lake import audits, guard, layout, log, shards, staging, store, upkeep, views
 from lakeprobe.lake import comparison as comparisons
@@ -587,7 +587,7 @@ class Lake:
         """
         absent = [run for run in runs if run not in self.runs]
         if absent:
-            raise unknown(self.path, "run", absent[0], self.runs)
+            raise layout.unknown_run(self.path, absent[0])
         compared = None if runs else comparison or comparisons.latest(self.path)
         stored = comparisons.load(self.path, compared) if compared else None
         asked = op_text.Asked(op, runs, steps, ranks)
@@ -805,7 +805,7 @@ class Lake:
             return name, None
         if name in self.comparisons:
             return comparisons.load(self.path, name).target, name
-        raise unknown(self.path, "run or comparison", name, [*self.runs, *self.comparisons])
+        raise layout.unknown_run(self.path, name, kind="run or comparison")
 
 
 _LIST_OPS = 'list them: lakeprobe sql "select distinct op from ops"'

@@ -20,7 +20,7 @@ from msgspec.structs import asdict, replace
 from lakeprobe import resources
 from lakeprobe.checks import LIMIT, SEED, pool, standards, stored
 from lakeprobe.checks.calls import Answer, Call, Leaf, Outcome, Setup
-from lakeprobe.errors import UsageError, unknown
+from lakeprobe.errors import UsageError
 from lakeprobe.lake import layout, views
 from lakeprobe.lake.comparison import load as load_comparison
 from lakeprobe.lake.connection import quiet
@@ -134,7 +134,7 @@ def select(
     """The rows of all chosen calls, those that need to run by key, and the run's framework. Raises UsageError."""
     units = layout.units(lake, run)
     if not units:
-        raise unknown(lake, "run", run, layout.runs(lake))
+        raise layout.unknown_run(lake, run)
     framework = _framework(connection, run)
     worst = _worst(connection, lake, run, chosen)
     rows: list[dict[str, Any]] = []

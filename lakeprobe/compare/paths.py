@@ -18,7 +18,7 @@ from msgspec.structs import replace as replaced
 
 from lakeprobe import hints
 from lakeprobe.compare.plan import Asked, Side
-from lakeprobe.errors import DumpError, UsageError, unknown
+from lakeprobe.errors import DumpError, UsageError
 from lakeprobe.ingest.run import IngestReport, opened, read_dumps, renamed, run_name
 from lakeprobe.ingest.unit import Again, fingerprint_of, known_fingerprint, source_of
 from lakeprobe.lake import layout, store
@@ -133,7 +133,7 @@ def _dump(
         if isinstance(side, str) and expanded(asked.name).exists():
             whole = _located(open_path(_absolute(expanded(asked.name))), *chosen)
             return _only(whole, asked)
-        raise unknown(lake, "run", str(side), known, "there is no such path either")
+        raise layout.unknown_run(lake, str(side), "there is no such path either")
     here = _dump_here(asked.name, chosen, open_path)
     if here is not None and _was_read_from(lake, asked.name, here.located):
         return replaced(_only(here, asked), run=asked.name)

@@ -20,7 +20,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from lakeprobe.errors import LakeError, UsageError, unknown
+from lakeprobe.errors import LakeError, UsageError
 from lakeprobe.export import json_text, side_files, tensor_files
 from lakeprobe.export.entries import Leaf, Op, entry_text
 from lakeprobe.export.side_files import write_members
@@ -120,8 +120,8 @@ def export(
 
 
 def _chosen(lake: Path, run: str, steps: Sequence[int], ranks: Sequence[int]) -> list[UnitKey]:
-    if run not in (runs := layout.runs(lake)):
-        raise unknown(lake, "run", run, runs)
+    if run not in layout.runs(lake):
+        raise layout.unknown_run(lake, run)
     units = layout.units(lake, run)
     chosen = [key for key in units if (not steps or key.step in steps) and (not ranks or key.rank in ranks)]
     if not chosen:

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from lakeprobe import resources
-from lakeprobe.errors import LakeError, UsageError, unknown
+from lakeprobe.errors import LakeError, UsageError
 from lakeprobe.lake import layout, log, staging, views
 from lakeprobe.lake.comparison import ROW_GROUP
 from lakeprobe.lake.connection import connect, reason, set_spill_folder
@@ -117,8 +117,8 @@ _Make = Callable[["duckdb.DuckDBPyConnection", Snapshot, list[UnitKey], Path], _
 
 def _change(lake: Path, run: str, what: str, make: _Make, by: str = "step", rank: int | None = None) -> CompactReport:
     """Publish what `make` makes of each step or rank of `run`, or of one rank only."""
-    if run not in (runs := layout.runs(lake)):
-        raise unknown(lake, "run", run, runs)
+    if run not in layout.runs(lake):
+        raise layout.unknown_run(lake, run)
     with staging.unchanged(lake), staging.staged(lake, what) as session, staging.reading(lake) as before:
         if any(before.files(f"run={run}/", lambda file: file.removesuffix(".parquet") in MERGED_TABLES)):
             raise UsageError(f"{run} was merged from the ranks of another run: a step of it is one unit already")

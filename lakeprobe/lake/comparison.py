@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from lakeprobe.errors import LakeError, unknown
+from lakeprobe.errors import LakeError
 from lakeprobe.lake import layout
 from lakeprobe.lake.layout import UnitKey
 from lakeprobe.lake.log import Snapshot
@@ -103,7 +103,7 @@ def load(lake: Path | Snapshot, name: str) -> StoredComparison:
     folder = layout.comparison_folder(lake, name)
     if folder is None:
         snapshot = layout.snapshot_of(lake)
-        raise unknown(snapshot.lake, "comparison", name, layout.comparisons(snapshot))
+        raise layout.unknown_run(snapshot, name, kind="comparison")
     from lakeprobe import strict_yaml  # PyYAML, which most processes that use a lake need not import
 
     path = folder / DESCRIPTION_FILE

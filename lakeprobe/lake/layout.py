@@ -30,7 +30,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from lakeprobe.errors import LakeError, UsageError
+from lakeprobe.errors import LakeError, UsageError, unknown
 from lakeprobe.lake import log
 from lakeprobe.lake.log import Snapshot
 from lakeprobe.system import files
@@ -233,6 +233,18 @@ def runs(lake: Path | Snapshot) -> list[str]:
 def monitored(lake: Path | Snapshot) -> list[str]:
     """Return the names of the runs that have series."""
     return sorted({found["run"] for found in map(_SERIES.fullmatch, snapshot_of(lake).places) if found})
+
+
+def unknown_run(lake: Path | Snapshot, name: str, hint: str = "", kind: str = "run") -> UsageError:
+    """Return the error for a run (`kind`: or a comparison) that `lake` does not have, or has only series of."""
+    snapshot = snapshot_of(lake)
+    if name in monitored(snapshot):
+        return UsageError(
+            f"{snapshot.lake} has no ops of the run {name}, which was only monitored; "
+            f"see its series: lakeprobe watch {name}, or lakeprobe drift with another monitored run"
+        )
+    known = [*(runs(snapshot) if "run" in kind else []), *(comparisons(snapshot) if "comparison" in kind else [])]
+    return unknown(snapshot.lake, kind, name, known, hint)
 
 
 def series_parts(lake: Path | Snapshot, run: str) -> dict[int, list[int]]:

@@ -20,7 +20,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from lakeprobe import resources
-from lakeprobe.errors import LakeError, UsageError, unknown
+from lakeprobe.errors import LakeError, UsageError
 from lakeprobe.lake import layout, staging, store, views
 from lakeprobe.lake.connection import connect, define_macros, query_errors, set_spill_folder
 from lakeprobe.lake.layout import UnitKey
@@ -92,7 +92,7 @@ def merge_layout(
     layout.check_name(name, "run")
     units = layout.units(lake, run)
     if not units:
-        raise unknown(lake, "run", run, layout.runs(lake))
+        raise layout.unknown_run(lake, run)
     if name == run:
         raise UsageError(f"the merged run needs a name of its own, not {run}")
     if name in layout.runs(lake) and not replace:
@@ -665,7 +665,7 @@ def _golden_unit(snapshot: Snapshot, golden: str | None, step: int, nth: int) ->
         return None
     units = layout.units(snapshot, golden)
     if not units:
-        raise unknown(snapshot.lake, "run", golden, layout.runs(snapshot))
+        raise layout.unknown_run(snapshot, golden)
     if len({unit.rank for unit in units}) > 1:
         raise LakeError(f"{golden} has several ranks; merge it first: lakeprobe merge-layout {golden} --as WHOLE")
     same = [unit for unit in units if unit.step == step]

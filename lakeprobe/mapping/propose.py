@@ -14,7 +14,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from lakeprobe.errors import LakeError, UsageError, unknown
+from lakeprobe.errors import LakeError, UsageError
 from lakeprobe.lake import layout, store
 from lakeprobe.lake.connection import connect, reason
 from lakeprobe.lake.layout import UnitKey
@@ -151,7 +151,7 @@ def choose_units(
     known = layout.runs(lake)
     for run in (target, golden):
         if run not in known:
-            raise unknown(lake, "run", run, known, "ingest it first")
+            raise layout.unknown_run(lake, run, "ingest it first")
     sides = [
         [key for key in layout.units(lake, run) if step in (None, key.step) and rank in (None, key.rank)]
         for run in (target, golden)

@@ -11,7 +11,7 @@ from msgspec import Struct
 from lakeprobe import resources
 from lakeprobe.analysis import overflow as overflowing
 from lakeprobe.analysis.query import keep, keep_leaf_errors, set_thresholds
-from lakeprobe.errors import UsageError, unknown
+from lakeprobe.errors import UsageError
 from lakeprobe.lake import comparison as comparisons
 from lakeprobe.lake import layout
 from lakeprobe.lake.comparison import StoredComparison
@@ -56,7 +56,7 @@ def subject(lake: Path, name: str, steps: Sequence[int] = (), ranks: Sequence[in
         comparison, target = None, name
         units = [(key.step, key.rank, key.step, key.rank) for key in layout.units(lake, name)]
     else:
-        raise unknown(lake, "comparison or run", name, [*layout.comparisons(lake), *layout.runs(lake)])
+        raise layout.unknown_run(lake, name, kind="comparison or run")
     chosen = [unit for unit in units if (not steps or unit[0] in steps) and (not ranks or unit[1] in ranks)]
     if not chosen:
         existing = ", ".join(f"step {step} rank {rank}" for step, rank, *_ in units[:8]) or "none"

@@ -328,6 +328,21 @@ def test_the_command(tmp_path: Path) -> None:
     assert "monitored" in listed.stdout
 
 
+@pytest.mark.parametrize(
+    "asked", [["first-diff"], ["blame"], ["comm"], ["show", "0.weight"], ["compact"], ["verify"], ["compare", "npu"]]
+)
+def test_a_question_about_ops_of_a_run_that_was_only_monitored(tmp_path: Path, asked: list[str]) -> None:
+    lake = tmp_path / "lake"
+    trained(lake, "npu", steps=2)
+    place = {"show": ["--run", "npu"]}.get(asked[0], ["npu"])
+    said = CliRunner().invoke(app, [*asked, *place, "--lake", str(lake)])
+    assert isinstance(said.exception, UsageError)
+    assert str(said.exception) == (
+        f"{lake} has no ops of the run npu, which was only monitored; see its series: lakeprobe watch npu, "
+        "or lakeprobe drift with another monitored run"
+    )
+
+
 def test_a_rule_of_the_user(tmp_path: Path) -> None:
     trained(tmp_path / "lake")
     rule = tmp_path / "large.sql"
