@@ -583,3 +583,26 @@ def test_several_models_are_told_apart_by_their_place(memory: Memory) -> None:
     second(first(ones(1, 4)))
     watched.close()
     assert list(bodies(memory)) == ["Cell.0.0.Dense.forward.0", "Cell.1.0.Dense.forward.0"]
+
+
+def test_an_asynchronous_collective_is_waited_for_and_says_so(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One process has no other rank, so calls of the same signature take the place of the framework's."""
+    waited: list[str] = []
+
+    class Handle:
+        def wait(self) -> None:
+            waited.append("wait")
+
+    monkeypatch.setattr(
+        mint.distributed,
+        "all_reduce",
+        lambda tensor, op="sum", group=None, async_op=False: Handle() if async_op else None,
+    )
+    watched = capture(memory)
+    watched.start()
+    mint.distributed.all_reduce(ones(2))
+    mint.distributed.all_reduce(ones(2), async_op=True)
+    watched.close()
+    assert waited == ["wait"]
+    calls = {name: op.get("waited_for") for name, op in bodies(memory).items() if "all_reduce" in name}
+    assert calls == {"MintDistributed.all_reduce.0.forward": None, "MintDistributed.all_reduce.1.forward": True}
