@@ -43,7 +43,7 @@ from lakeprobe.system.process_limits import end_soon, process_limits
 if TYPE_CHECKING:
     import duckdb
 
-_KIND = "SELECT usual_rule, other_names, dumped FROM comparison_kind"
+_KIND = "SELECT usual_rule, other_names, names_calls, dumped FROM comparison_kind"
 _STATE = "SELECT dumped, is_structure, target_complete, golden_complete FROM comparison_kind"
 
 _LIKE_A_THRESHOLD = 0.85
@@ -178,7 +178,6 @@ def _prepare(
     """
     define_macros(connection, MACROS)
     _load(connection, task, target, golden)
-    _number_by_name(connection)
     _define_tensor_metrics(connection, task.threads)
     _create_table(connection, "thresholds", resources.sql("judge/thresholds"))
     for name, value in _rows(connection, "SELECT name, value FROM thresholds"):
@@ -187,7 +186,9 @@ def _prepare(
     connection.execute(
         "CREATE TEMP TABLE pairing (row INTEGER, target_row INTEGER, golden_row INTEGER, matched_by VARCHAR)"
     )
-    usual_rule, other_names, dumped = _rows(connection, _KIND)[0]
+    usual_rule, other_names, names_calls, dumped = _rows(connection, _KIND)[0]
+    if names_calls:
+        _number_by_name(connection)
     if usual_rule == "same_framework" and dumped == "ops" and not searching.have_same_calls(connection):
         _number_recomputed_apart(connection)
         if task.search and task.rule is None and task.mappings.is_empty and searching.is_needed(connection):

@@ -1,7 +1,7 @@
 -- moved_calls: APIs and modules of which one run lacks the gradient of some calls, or computed them in another order, as of
 --   micro batches.
 -- grain: one (part, stem)
--- parameters: the tables comparison_kind, target_ops and golden_ops
+-- parameters: the tables comparison_kind, target_ops and golden_ops; none unless both dumps name the calls
 -- Of them the order would pair the gradients of different calls. It is what there is where numbers say nothing: a call twice
 --   in one run, or calls of which either run has some alone, as where activations are recomputed on one side.
 WITH
