@@ -236,14 +236,18 @@ def monitored(lake: Path | Snapshot) -> list[str]:
 
 
 def unknown_run(lake: Path | Snapshot, name: str, hint: str = "", kind: str = "run") -> UsageError:
-    """Return the error for a run (`kind`: or a comparison) that `lake` does not have, or has only series of."""
+    """Return the error for a run that `lake` does not have, or has only series of.
+
+    `kind`: "run", "comparison", or both in the order in which to list them ("run or comparison").
+    """
     snapshot = snapshot_of(lake)
     if name in monitored(snapshot):
         return UsageError(
             f"{snapshot.lake} has no ops of the run {name}, which was only monitored; "
             f"see its series: lakeprobe watch {name}, or lakeprobe drift with another monitored run"
         )
-    known = [*(runs(snapshot) if "run" in kind else []), *(comparisons(snapshot) if "comparison" in kind else [])]
+    names_of = {"run": runs, "comparison": comparisons}
+    known = [known for one in kind.split(" or ") for known in names_of[one](snapshot)]
     return unknown(snapshot.lake, kind, name, known, hint)
 
 

@@ -83,23 +83,24 @@ WITH
         UNION ALL
         SELECT pair, min, target_min, golden_min, spacing FROM same
     ),
-    -- how much further each went, and how much nearer to zero, as a part of golden's way
+    -- how much further each went, and how much nearer to zero, as a part of the way of both: a quotient of two noisy ways is less
+    -- than 1 in the middle, whichever of them is above
     ways AS (
         SELECT
             pair,
             unnest(['further', 'nearer to zero']) AS way,
-            unnest([target / golden - 1, (golden - target) / abs(golden) * sign(value)]) AS other
+            unnest([abs(target) - abs(golden), (golden - target) * sign(value)]) / ((abs(target) + abs(golden)) / 2) AS other
         FROM extremes
         WHERE spacing > 0 AND abs(golden) > 16 * spacing * abs(value)
     ),
     middles AS (
-        SELECT pair, abs(median(other)) AS middle, 1.4826 * mad(other) / sqrt(count(*)) AS deviation
+        SELECT pair, abs(median(other)) AS middle, 1.4826 * mad(other) AS spread, count(*) AS members
         FROM ways
         GROUP BY pair, way
-        HAVING count(*) >= 8
     )
 SELECT pair
 FROM middles
 GROUP BY pair
-HAVING bool_or(middle > 0.02 + 5 * deviation)
+-- where ways have little to do with each other, as in chaos, those of one run may all be longer
+HAVING bool_or(members >= 8 AND middle > greatest(0.02 + 5 * spread / sqrt(members), spread / 4))
 ORDER BY pair

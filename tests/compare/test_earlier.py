@@ -81,10 +81,22 @@ def test_what_cannot_be_read_counts_as_different(tmp_path: Path) -> None:
     assert found(lake) == {(1, 0), (1, 1)}
 
 
-def trained(home: Path, side: str, rates: tuple[float, ...], has_modules: bool = True, rounding: float = 0.0) -> None:
-    """Dumps of a run whose optimizer goes on by `rates` after each step. Gradients are the same, but for rounding."""
+def trained(
+    home: Path,
+    side: str,
+    rates: tuple[float, ...],
+    has_modules: bool = True,
+    rounding: float = 0.0,
+    apart: int = 0,
+    parameters: int = 6,
+) -> None:
+    """Dumps of a run whose optimizer goes on by `rates` after each step. Gradients are the same, but for rounding.
+
+    `apart`: the seed of as much noise in the gradients; 0 for none.
+    """
     draw, noise = np.random.default_rng(1), np.random.default_rng(2)
-    weights = draw.normal(size=(6, 16))
+    own = np.random.default_rng(apart)
+    weights = draw.normal(size=(parameters, 16))
     for step, rate in enumerate(rates):
         ops = {}
         for number, weight in enumerate(weights):
@@ -98,9 +110,8 @@ def trained(home: Path, side: str, rates: tuple[float, ...], has_modules: bool =
         folder.mkdir(parents=True)
         head = {"task": "statistics", "level": "mix", "framework": "pytorch", "dump_data_dir": None}
         (folder / "dump.json").write_text(json.dumps({**head, "data": ops}))
-        weights = weights - rate * draw.normal(size=weights.shape) * (
-            1 + 2e4 * rounding * noise.normal(size=weights.shape)
-        )
+        gradients = draw.normal(size=weights.shape) * (1 + 2e4 * rounding * noise.normal(size=weights.shape))
+        weights = weights - rate * (gradients + bool(apart) * own.normal(size=weights.shape))
 
 
 def tensor(values: NDArray[np.float64], is_trained: bool) -> dict[str, object]:
@@ -133,6 +144,14 @@ def test_steps_from_which_the_optimizer_went_otherwise(
     with lakeprobe.open(tmp_path / "lake") as opened:
         opened.compact("target")
     assert moved_otherwise(tmp_path / "lake") == steps
+
+
+def test_ways_that_have_little_to_do_with_each_other_say_nothing(tmp_path: Path) -> None:
+    """As between steps far apart: a quotient of ways that share a half is a half in the middle, whichever is above."""
+    for number, side in enumerate(("golden", "target")):
+        trained(tmp_path, side, (0.01, 0.01), rounding=1e-6 * number, apart=number + 8, parameters=200)
+        ingest(tmp_path / side, lake=tmp_path / "lake", run=side)
+    assert moved_otherwise(tmp_path / "lake", 2) == set()
 
 
 def test_a_step_that_cannot_be_read_hides_no_other(tmp_path: Path) -> None:
