@@ -48,7 +48,7 @@ _SAME_MODEL = {"model", "pytorch_model", "consolidated"}
 """Names under which a folder of a model of transformers holds it in several formats."""
 
 _MOST_NAMED = 5
-"""Things that were left out that a note names."""
+"""Parameters, or things that were left out, that a note names."""
 
 
 # ---- find -------------------------------------------------------------------------------------------------
@@ -139,6 +139,11 @@ def read(source: Source, content_of: ContentOf, emit: Emit) -> Summary:
     summary.task, summary.framework = "tensor", write.framework
     summary.head = json.dumps({"checkpoint": kind})
     summary.notes += write.problems
+    if saved.apart:
+        summary.notes.append(
+            f"parameters differ between ranks that should hold the same: {', '.join(saved.apart[:_MOST_NAMED])}"
+            f"{' and more' if len(saved.apart) > _MOST_NAMED else ''}; training let them drift apart"
+        )
     if saved.left_out:
         summary.notes.append(_left_out(saved.left_out))
     return tables.close()

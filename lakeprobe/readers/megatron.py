@@ -41,7 +41,7 @@ class _Shard(NamedTuple):
 
 
 def read(files: Sequence[Path]) -> Saved:
-    """The parameters of the whole model, without optimizers. Raises DumpError and TensorError."""
+    """The parameters of the whole model, without optimizers. Raises TensorError, and DumpError if a rank is missing."""
     shards, values, left_out = [], {}, {}
     for path in files:
         saved = read_state_dict(path)
@@ -49,6 +49,7 @@ def read(files: Sequence[Path]) -> Saved:
         if path == files[0]:
             values = saved.values
             left_out = saved.left_out | {name: "of one rank" for name in saved.tensors if not _MODEL.fullmatch(name)}
+    _check_all_there(shards, files)
     together = Saved(values=values, left_out=left_out)
     by_name = _by_name(shards)
     gated = _gated(by_name)
@@ -67,6 +68,19 @@ def _shard(path: Path, saved: Saved) -> _Shard:
         if (model := _MODEL.fullmatch(name)) and isinstance(reference, TensorReference)
     }
     return _Shard(int(match[1]), int(match[2] or 0), parameters)
+
+
+def _check_all_there(shards: Sequence[_Shard], files: Sequence[Path]) -> None:
+    """Raise DumpError if a rank below the highest is missing: the others would be joined as if there were no more."""
+    there = {(shard.tensor_rank, shard.stage) for shard in shards}
+    ranks, stages = (max(numbers) + 1 for numbers in zip(*there, strict=True))
+    missing = ranks * stages - len(there)
+    if missing:
+        places = ((rank, stage) for rank in range(ranks) for stage in range(stages))
+        rank, stage = next(place for place in places if place not in there)
+        name = f"mp_rank_{rank:02d}_{stage:03d}" if stages > 1 else f"mp_rank_{rank:02d}"
+        more = f" and {missing - 1} more" if missing > 1 else ""
+        raise DumpError(f"{files[0].parent.parent} lacks {name}{more}; copy the checkpoint of all ranks into it")
 
 
 def _by_name(shards: Sequence[_Shard]) -> dict[tuple[str, int], dict[int, TensorReference]]:
@@ -138,6 +152,7 @@ def _merge(name: str, stage: int, ranks: dict[int, TensorReference], is_gated: b
     for rank, content in enumerate(contents):
         if content != contents[0]:
             together.tensors[f"{name}@tp{rank}"] = pieces[rank]
+            together.apart.append(f"{name}@tp{rank}")
 
 
 def _add(together: Saved, name: str, stage: int, tensor: TensorReference | Whole) -> None:
@@ -147,6 +162,7 @@ def _add(together: Saved, name: str, stage: int, tensor: TensorReference | Whole
         together.tensors[name] = tensor
     elif isinstance(tensor, Whole) or isinstance(earlier, Whole) or content_hash(tensor) != content_hash(earlier):
         together.tensors[f"{name}@pp{stage}"] = tensor
+        together.apart.append(f"{name}@pp{stage}")
 
 
 def _halves(piece: TensorReference) -> tuple[TensorReference, TensorReference]:

@@ -32,13 +32,14 @@ class Saved(Struct):
 
     `values` are numbers, texts, and None. `shared` says of a tensor in the memory of an earlier one
     which that is; it is None where the format does not record that. `left_out` are things that are neither, with their
-    classes.
+    classes. `apart` are names of further copies of a parameter: of ranks that should hold the same, and do not.
     """
 
     tensors: dict[str, TensorReference | Whole] = field(default_factory=dict)
     values: dict[str, bool | int | float | str | None] = field(default_factory=dict)
     shared: dict[str, str] | None = None
     left_out: dict[str, str] = field(default_factory=dict)
+    apart: list[str] = field(default_factory=list)
 
 
 def flattened(tree: Any) -> Iterator[tuple[str, Any]]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import pickle
+import re
+import shutil
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -123,6 +125,40 @@ def test_a_replicated_parameter_that_differs_stands_by_its_rank(tmp_path: Path) 
         assert lake.sql("select op from ops where op like '%@%'").fetchall() == [
             ("decoder.final_layernorm.weight@tp1",)
         ]
+        ((note,),) = lake.sql("select notes[1] from dumps").fetchall()
+    assert note == (
+        "parameters differ between ranks that should hold the same: decoder.final_layernorm.weight@tp1; "
+        "training let them drift apart"
+    )
+
+
+@pytest.mark.parametrize(
+    ("size", "taken", "says"),
+    [
+        ((2, 1), ["mp_rank_00"], "lacks mp_rank_00; copy the checkpoint of all ranks into it"),
+        ((1, 3), ["mp_rank_00_001"], "lacks mp_rank_00_001; copy"),
+        ((2, 3), ["mp_rank_00_001", "mp_rank_01_000"], "lacks mp_rank_00_001 and 1 more; copy"),
+    ],
+)
+def test_a_rank_that_is_missing_is_named(tmp_path: Path, size: tuple[int, int], taken: list[str], says: str) -> None:
+    """Else what is split would be joined of the others, and later layers would have other numbers."""
+    folder = checkpoints.megatron(tmp_path / "x", *size)
+    for name in taken:
+        shutil.rmtree(folder / name)
+    with lakeprobe.open(tmp_path / "lake", create=True) as lake:
+        with pytest.raises(DumpError, match=re.escape(f"{folder} {says}")):
+            lake.ingest(folder)
+        assert lake.runs == []
+
+
+def test_a_rank_of_any_number_costs_no_time(tmp_path: Path) -> None:
+    folder = checkpoints.megatron(tmp_path / "x", 1, 1)
+    (folder / "mp_rank_00").rename(folder / "mp_rank_9999_9999")
+    with (
+        lakeprobe.open(tmp_path / "lake", create=True) as lake,
+        pytest.raises(DumpError, match="lacks mp_rank_00_000 and 99999998 more"),
+    ):
+        lake.ingest(folder)
 
 
 # ---- hostile and damaged ----------------------------------------------------------------------------------
