@@ -131,6 +131,10 @@ class Monitor:
         if self._ended:
             self._hooks.remove()
             return
+        if not self._hooks.has_targets:
+            diagnostics.note(
+                "lakeprobe: the targets of monitor fit no parameter and no module here; give parts of their names"
+            )
         self._writer = SeriesWriter(store.choose(lake), run, number, settings.seconds, replace=replace)
         self.lake = self._writer.lake
         on_anomaly, rules = alarm

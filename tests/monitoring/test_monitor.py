@@ -343,6 +343,16 @@ def test_a_question_about_ops_of_a_run_that_was_only_monitored(tmp_path: Path, a
     )
 
 
+@pytest.mark.parametrize(("targets", "is_told"), [(["attention"], True), (["2.weight"], False), ([], False)])
+def test_targets_that_fit_nothing_are_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], targets: list[str], is_told: bool
+) -> None:
+    """The training goes on: with pipeline stages they may fit on other ranks."""
+    trained(tmp_path / "lake", steps=2, targets=targets)
+    says = "lakeprobe: the targets of monitor fit no parameter and no module here; give parts of their names"
+    assert (says in capsys.readouterr().err) == is_told
+
+
 def test_a_rule_of_the_user(tmp_path: Path) -> None:
     trained(tmp_path / "lake")
     rule = tmp_path / "large.sql"

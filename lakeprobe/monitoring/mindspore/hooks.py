@@ -45,6 +45,7 @@ class Hooks:
             for name, parameter in self._parameters.items():
                 self._handles.append(parameter.register_hook(guard(self._gradient_hook(name))))
         cells = {name: cell for name, cell in _named_cells(models) if fits(name, settings.modules)}
+        self.has_targets = bool(self._parameters or cells)
         self._cells = Cells(self.meter, guard, cells)
         for each in self._optimizers:
             self._watch(each, guard, ended)

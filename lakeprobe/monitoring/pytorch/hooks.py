@@ -44,7 +44,9 @@ class Hooks:
         self._updates = 0
         if self.meter.wants("gradient_unreduced"):
             self._watch_gradients(guard)
-        self._modules = Modules(self.meter, guard, dict(named(models, "named_modules")))
+        modules = dict(named(models, "named_modules"))
+        self.has_targets = bool(self._parameters) or any(fits(name, settings.modules) for name in modules)
+        self._modules = Modules(self.meter, guard, modules)
         self._removals.append(self._modules.remove)
         if self.meter.wants("sent") or self.meter.wants("received"):
             self._removals.append(Communication(self.meter, guard).remove)
