@@ -43,7 +43,7 @@ from lakeprobe.system.process_limits import end_soon, process_limits
 if TYPE_CHECKING:
     import duckdb
 
-_KIND = "SELECT usual_rule, other_names, names_calls, dumped FROM comparison_kind"
+_KIND = "SELECT usual_rule, other_names, are_collected, dumped FROM comparison_kind"
 _STATE = "SELECT dumped, is_structure, target_complete, golden_complete FROM comparison_kind"
 
 _LIKE_A_THRESHOLD = 0.85
@@ -186,11 +186,11 @@ def _prepare(
     connection.execute(
         "CREATE TEMP TABLE pairing (row INTEGER, target_row INTEGER, golden_row INTEGER, matched_by VARCHAR)"
     )
-    usual_rule, other_names, names_calls, dumped = _rows(connection, _KIND)[0]
-    if names_calls:
+    usual_rule, other_names, are_collected, dumped = _rows(connection, _KIND)[0]
+    if are_collected:
         _number_by_name(connection)
     if usual_rule == "same_framework" and dumped == "ops" and not searching.have_same_calls(connection):
-        _number_recomputed_apart(connection)
+        _renumber(connection, "match/recomputed")
         if task.search and task.rule is None and task.mappings.is_empty and searching.is_needed(connection):
             usual_rule = "cross_framework"
     rule = task.rule or rules.load(rules.default_name(usual_rule, task.mappings))
@@ -263,15 +263,13 @@ def _number_by_name(connection: duckdb.DuckDBPyConnection) -> None:
     """Number backward calls by their names where order would pair the gradients of different calls."""
     _create_table(connection, "moved_calls", resources.sql("match/moved_calls"))
     if _only_value(connection, "SELECT count(*) FROM moved_calls"):
-        for side in ("target", "golden"):
-            read = f"WITH ops AS (FROM {side}_ops) FROM ({resources.sql('match/numbered_by_name')})"
-            connection.execute(parsed(connection, f"CREATE OR REPLACE TEMP TABLE {side}_ops AS {read}"))
+        _renumber(connection, "match/numbered_by_name")
 
 
-def _number_recomputed_apart(connection: duckdb.DuckDBPyConnection) -> None:
-    """Number the calls of both sides as if no activation had been recomputed (sql/match/recomputed.sql)."""
+def _renumber(connection: duckdb.DuckDBPyConnection, query: str) -> None:
+    """Number the calls of both sides as the query does, which reads the ops and stacks of a run."""
     for side in ("target", "golden"):
-        read = f"WITH ops AS (FROM {side}_ops), stacks AS ({_stacks(side)}) FROM ({resources.sql('match/recomputed')})"
+        read = f"WITH ops AS (FROM {side}_ops), stacks AS ({_stacks(side)}) FROM ({resources.sql(query)})"
         connection.execute(parsed(connection, f"CREATE OR REPLACE TEMP TABLE {side}_ops AS {read}"))
 
 

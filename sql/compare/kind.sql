@@ -2,8 +2,8 @@
 -- usual_rule: the rule to use if neither the user nor a mapping asks for another
 -- other_names: the target has names of MindSpore and golden names of PyTorch, which mindtorch has too
 -- dumped: what the two units hold: ops, kernels, parameters of a checkpoint, settings of a preflight, or only saved values
--- names_calls: lakeprobe collected both, so they name the call of which a backward op computed the gradient, and have results
---   of asynchronous calls when they had arrived. Others number such ops as they ran
+-- are_collected: lakeprobe collected both, so they name the call of which a backward op computed the gradient, where others
+--   number such ops as they ran, and have results of asynchronous calls when they had arrived
 -- grain: one row
 -- parameters: target_unit, golden_unit (folders), target_held, golden_held (see unit_rows)
 SELECT
@@ -23,7 +23,7 @@ SELECT
         ELSE 'same_framework'
     END AS usual_rule,
     t.framework = 'mindspore' AND g.framework <> 'mindspore' AS other_names,
-    t.format = 'lakeprobe' AND g.format = 'lakeprobe' AS names_calls,
+    t.format = 'lakeprobe' AND g.format = 'lakeprobe' AS are_collected,
     t.task = 'structure' AND g.task = 'structure' AS is_structure,
     CASE
         WHEN t.format = 'preflight' AND g.format = 'preflight' THEN 'settings'

@@ -4,13 +4,13 @@ CREATE OR REPLACE MACRO fields_text(extra, type, other_extra, other_type) AS
 if(
     type = other_type AND extra IS DISTINCT FROM other_extra,
     nullif(
-        list_aggregate(
+        array_to_string(
             [
                 ' ' || key || ' ' || left(extra ->> key, 100)
                 FOR key IN json_keys(extra)
                 IF (extra -> key) IS DISTINCT FROM (other_extra -> key)
             ],
-            'string_agg', ''
+            ''
         ),
         ''
     ),

@@ -1,9 +1,9 @@
 -- moved_calls: APIs and modules of which one run lacks the gradient of some calls, or computed them in another order, as of
 --   micro batches.
 -- grain: one (part, stem)
--- parameters: the tables comparison_kind, target_ops and golden_ops; none unless both dumps name the calls
--- Of them the order would pair the gradients of different calls. It is what there is where numbers say nothing: a call twice
---   in one run, or calls of which either run has some alone, as where activations are recomputed on one side.
+-- parameters: the tables comparison_kind, target_ops and golden_ops
+-- There, order would pair the gradients of different calls. Names tell them apart if lakeprobe collected both runs, no call
+--   comes twice in one, and one has all calls of the other. If not, as where one side recomputes activations, order remains.
 WITH
     target AS (
         SELECT part, stem, list(call ORDER BY seq) AS calls
@@ -21,7 +21,7 @@ SELECT part, stem
 FROM target
 JOIN golden USING (part, stem)
 WHERE
-    (SELECT names_calls FROM comparison_kind)
+    (SELECT are_collected FROM comparison_kind)
     AND target.calls <> golden.calls
     AND len(target.calls) = list_unique(target.calls)
     AND len(golden.calls) = list_unique(golden.calls)

@@ -164,8 +164,8 @@ WITH
     traced AS (
         SELECT
             o.number,
-            first(if(is_parameter, NULL, known.error) ORDER BY alone.n DESC, alone.target_row) AS error,
-            max(known.error) FILTER (WHERE is_parameter) AS parameter_error
+            first(if(is_parameter, NULL, elsewhere.error) ORDER BY alone.n DESC, alone.target_row) AS error,
+            max(elsewhere.error) FILTER (WHERE is_parameter) AS parameter_error
         FROM alone
         JOIN noise_ops AS o ON o.target_seq = alone.target_seq AND o.side = 'pair'
         LEFT JOIN (
@@ -173,7 +173,7 @@ WITH
             FROM noise_leaves
             WHERE (NOT is_input OR role = 'parameters') AND is_paired AND target_key IS NOT NULL
             GROUP BY target_key, is_parameter
-        ) AS known ON known.target_key = alone.key AND (is_parameter OR known.number < o.number)
+        ) AS elsewhere ON elsewhere.target_key = alone.key AND (is_parameter OR elsewhere.number < o.number)
         GROUP BY o.number
     ),
     -- what is added to many elements counts in each; in a sum over elements, or their mean, errors may have one sign

@@ -28,7 +28,7 @@ SQL = HERE.parents[1] / "sql"
 ON_UNITS = ("compare", "judge", "match", "metrics", "noise", "rules")
 """The folders whose statements compare two units. All others read the lake."""
 KIND = (
-    "'statistics' AS kind, false AS cross_framework, false AS other_names, false AS names_calls, "
+    "'statistics' AS kind, false AS cross_framework, false AS other_names, false AS are_collected, "
     "false AS is_structure, 'ops' AS dumped"
 )
 """How the two units of every case compare, unless it says otherwise."""

@@ -3,10 +3,10 @@
 -- parameters: $comparison, $step (NULL: all); the view results, the table leaf_errors
 -- A leaf that only one side has belongs to the pair of its op if the op has one, so seq is the target's place there,
 -- and NULL only for an op that only golden has.
--- is_argument: the call itself had other arguments: a leaf that is not a tensor differs, or only one side has the leaf, or it
---   is sent or received in another way.
+-- is_argument: the call itself had other arguments: a leaf that is not a tensor differs, or only one side has the leaf, or
+--   it is sent or received in another way.
 --   A tensor of another dtype or shape is not an argument, because the op that made it may have caused the difference.
--- is_other_tensor: a tensor of another dtype or shape
+-- is_other_tensor: leaf_errors.is_other_tensor
 -- target_key: leaf_errors.target_key
 -- only_digest: the digests differ and the statistics agree to the last bit; then its error is 0
 WITH
