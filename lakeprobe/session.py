@@ -641,8 +641,9 @@ class Lake:
         UsageError if the lake has neither, or lacks a step.
         """
         run, comparison = self._run_of(name)
+        stored = comparisons.load(self.path, comparison) if comparison else None
         with query_errors():
-            return communicating.communication(self._connection, run, comparison, steps, laws)
+            return communicating.communication(self._connection, run, stored, steps, laws)
 
     def transfers(self, run: str) -> duckdb.DuckDBPyRelation:
         """Return every collective call, send and receive of `run`, a row each, with its group, partners and tensors.

@@ -19,7 +19,7 @@ from lakeprobe import hints, resources
 from lakeprobe.analysis.noise import keep_noise_ends
 from lakeprobe.analysis.query import add_rows, answer, keep, keep_leaf_errors, set_thresholds, stage_connection
 from lakeprobe.analysis.summary import outcomes_in_lake
-from lakeprobe.analysis.transfers import keep_transfers
+from lakeprobe.analysis.transfers import keep_compared_transfers
 from lakeprobe.analysis.verdict import Coverage, coverage_of
 from lakeprobe.errors import UsageError
 from lakeprobe.lake import comparison as comparisons
@@ -91,7 +91,7 @@ def blame(
     compared = None if repeat else comparison  # a repeat has another run and comparison
     with stage_connection(connection, run_steps, {unit.step for unit in asked}, compared=compared) as stages:
         set_thresholds(stages, comparison.thresholds)
-        keep_transfers(stages, comparison.target)
+        keep_compared_transfers(stages, comparison.target, comparison.golden)
         repeated = _repeat_of(lake, comparison, repeat) if repeat else None
         _keep_repeat(stages, comparison, repeated)
         keep_leaf_errors(stages, name)
@@ -183,7 +183,7 @@ def _rank(stages: duckdb.DuckDBPyConnection, comparison: StoredComparison, step:
     keep(stages, "blame_leaves", "blame/leaves", name | {"step": step})
     keep(stages, "blame_ops", "blame/ops", name | runs)
     keep(stages, "blame_noise", "blame/noise")
-    keep(stages, "blame_meetings", "blame/meetings", {"golden": comparison.golden})
+    keep(stages, "blame_meetings", "blame/meetings")
     keep(stages, "blame_incoming", "blame/incoming")
     keep(stages, "blame_growth", "blame/growth")
     keep(stages, "blame_unexplained", "blame/unexplained", name)

@@ -9,11 +9,12 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from lakeprobe.analysis.query import answer, check_steps, define_view, keep, keep_leaf_errors, stage_connection
-from lakeprobe.analysis.transfers import keep_transfers
+from lakeprobe.analysis.transfers import keep_compared_transfers, keep_transfers
 
 if TYPE_CHECKING:
     import duckdb
 
+    from lakeprobe.lake.comparison import StoredComparison
     from lakeprobe.tensors.reference import TensorReference
 
 _LAWS = (
@@ -51,7 +52,7 @@ def transfers(connection: duckdb.DuckDBPyConnection, run: str) -> duckdb.DuckDBP
 def communication(
     connection: duckdb.DuckDBPyConnection,
     run: str,
-    comparison: str | None = None,
+    comparison: StoredComparison | None = None,
     steps: Sequence[int] = (),
     laws: bool = True,
 ) -> Communication:
@@ -76,17 +77,17 @@ def communication(
         )
 
 
-def changed_meetings(connection: duckdb.DuckDBPyConnection, run: str, comparison: str) -> duckdb.DuckDBPyRelation:
-    """Return the meetings of `run` that carry a difference of `comparison`, whose target it is. No law is checked."""
+def changed_meetings(connection: duckdb.DuckDBPyConnection, comparison: StoredComparison) -> duckdb.DuckDBPyRelation:
+    """Return the meetings of the target that carry a difference of `comparison`. No law is checked."""
     with stage_connection(connection) as stages:
-        keep_transfers(stages, run)
         return _changed(connection, stages, comparison)
 
 
 def _changed(
-    connection: duckdb.DuckDBPyConnection, stages: duckdb.DuckDBPyConnection, comparison: str
+    connection: duckdb.DuckDBPyConnection, stages: duckdb.DuckDBPyConnection, comparison: StoredComparison
 ) -> duckdb.DuckDBPyRelation:
-    keep_leaf_errors(stages, comparison)
+    keep_compared_transfers(stages, comparison.target, comparison.golden)
+    keep_leaf_errors(stages, comparison.name)
     return answer(connection, stages, "communication/meetings_changed")
 
 

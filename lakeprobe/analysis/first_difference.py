@@ -16,7 +16,7 @@ from msgspec import Struct
 from lakeprobe.analysis.noise import keep_noise_ends
 from lakeprobe.analysis.query import answer, keep, keep_leaf_errors, set_thresholds, stage_connection
 from lakeprobe.analysis.summary import Outcome, outcomes_in_lake
-from lakeprobe.analysis.transfers import keep_transfers
+from lakeprobe.analysis.transfers import keep_compared_transfers
 from lakeprobe.analysis.verdict import Coverage, coverage, coverage_of
 from lakeprobe.errors import UsageError
 
@@ -93,9 +93,9 @@ def first_difference(
         covered = _keep_verdicts(stages, comparison, steps, ranks)
         keep_leaf_errors(stages, comparison.name)
         keep(stages, "op_pairs", "first_difference/op_pairs", name)
-        keep_transfers(stages, comparison.target)
+        keep_compared_transfers(stages, comparison.target, comparison.golden)
         keep(stages, "late_digests", "first_difference/late_digests", name)
-        keep(stages, "doubtful", "first_difference/doubtful", {"golden": comparison.golden})
+        keep(stages, "doubtful", "first_difference/doubtful")
         keep(stages, "early_gradients", "first_difference/early_gradients", run)
         keep(stages, "changed_ops", "first_difference/changed_ops", {"threshold": threshold})
         keep_noise_ends(stages, comparison, noise=noise, is_asked=threshold is None)

@@ -32,6 +32,12 @@ def keep_transfers(stages: duckdb.DuckDBPyConnection, run: str) -> None:
     keep(stages, "transfers", "communication/transfers")
 
 
+def keep_compared_transfers(stages: duckdb.DuckDBPyConnection, target: str, golden: str) -> None:
+    """Create the temporary tables transfers, of `target`, and compared_transfers, which considers `golden` as well."""
+    keep_transfers(stages, target)
+    keep(stages, "compared_transfers", "communication/compared_transfers", {"golden": golden})
+
+
 def _keep_calls(stages: duckdb.DuckDBPyConnection, run: str) -> bool:
     """Create transfer_calls, and the table that it reads. Returns whether it has any."""
     source = f"read_csv({quote_text(file_pattern(resources.data(_SIGNATURES)))}, header = true, all_varchar = true)"

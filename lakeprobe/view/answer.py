@@ -75,7 +75,7 @@ def _of_comparison(connection: duckdb.DuckDBPyConnection, lake: Path, subject: S
         "path": records(blame.path),
         "spread": records(blame.spread),
         "first": [row for row in ranks if row["finding"] is not None],
-        "meetings": _meetings(connection, subject),
+        "meetings": _meetings(connection, subject.comparison),
         "overflow": _overflow(connection, subject),
         "drift": _drift(connection, subject),
         "series": _series(connection, subject),
@@ -118,11 +118,11 @@ def _words(leaves: Any) -> str:
     return ", ".join(map(str, leaves)) if isinstance(leaves, list) else str(leaves or "nothing recorded")
 
 
-def _meetings(connection: duckdb.DuckDBPyConnection, subject: Subject) -> list[Record]:
+def _meetings(connection: duckdb.DuckDBPyConnection, comparison: StoredComparison) -> list[Record]:
     """Return the meetings of ranks that carry a difference; none in a run of one rank."""
-    if len({rank for _, rank, _, _ in subject.units}) < 2:
+    if len({unit.rank for unit in comparison.units}) < 2:
         return []
-    found = communicating.changed_meetings(connection, subject.target, subject.name)
+    found = communicating.changed_meetings(connection, comparison)
     return records(found.limit(MOST_MEETINGS))
 
 

@@ -277,7 +277,7 @@ def test_a_comparison_tells_where_a_difference_came_in(tmp_path: Path) -> None:
     with Lake(tmp_path / "lake") as lake:
         for name in ("golden", "gelu_tanh"):
             lake.ingest(RUN.parent / name, run=name, jobs=1)
-        comparison = lake.compare("gelu_tanh", "golden", jobs=1).name
+        comparison = lake.compare("gelu_tanh", "golden", jobs=1).stored
         found = communication(lake._connection, "gelu_tanh", comparison, steps=[0])
         assert found.changed is not None
         first = dict(zip(found.changed.columns, found.changed.fetchall()[0], strict=True))

@@ -84,7 +84,7 @@ def test_analyses_on_one_connection_make_what_they_share_once(lake: Lake, monkey
         return [
             blame(connection, lake.path, "firsts").suspects.fetchall(),
             first_difference(connection, stored).ranks.fetchall(),
-            changed_meetings(connection, "gelu_tanh", "firsts").fetchall(),
+            changed_meetings(connection, stored).fetchall(),
         ]
 
     alone = answers(lake._connection)

@@ -1,6 +1,6 @@
 -- meetings: what a transfer brings to a rank: the error of the tensors that the ranks of its meeting put in.
 -- grain: one transfer of one rank that receives something, or whose record was overwritten
--- parameters: $golden (its run); the view dumps; the tables transfers, blame_leaves, blame_ops, blame_noise and noise_ends
+-- parameters: the tables compared_transfers, blame_leaves, blame_ops, blame_noise and noise_ends
 -- own_error, brought_error: the largest error of what this rank puts in, and of what the others put in; 0 if all agree.
 --   Where ops round differently, noise counts only if the transfer stands out of rounding here and the others put in a
 --   hundredth or more of its error: a sum can cancel, and statistics show few elements
@@ -17,11 +17,9 @@ WITH
             given,
             taken,
             overwritten,
-            -- golden's may have been recorded early, too
-            asynchronous
-            OR (is_waited_for AND EXISTS (FROM dumps WHERE dumps.run = $golden AND dumps.format <> 'lakeprobe')) AS asynchronous,
+            asynchronous,
             len(absent) > 0 AS is_absent
-        FROM transfers
+        FROM compared_transfers
     ),
     given_rows AS (
         SELECT step, rank, meeting, unnest(given) AS row FROM wanted

@@ -1,6 +1,6 @@
 -- meetings_changed: the meetings that carry a difference from golden, and from and to which ranks.
 -- grain: one meeting of the target run with an input or output that differs beyond float noise
--- parameters: the tables transfers (of the target) and leaf_errors
+-- parameters: the tables compared_transfers and leaf_errors
 -- effect: arises (all inputs are equal, a result is not), spreads (it reaches ranks whose inputs are equal), passes (it
 --   stays with the ranks that put it in), fades (it goes in, all results are equal or not recorded). An asynchronous
 --   result, or an overwritten record, leaves it unclear.
@@ -20,7 +20,7 @@ WITH
                 [{'row': row, 'is_given': true} FOR row IN coalesce(given, [])],
                 [{'row': row, 'is_given': false} FOR row IN coalesce(taken, [])]
             ), recursive := true)
-        FROM transfers
+        FROM compared_transfers
         WHERE meeting IS NOT NULL
     ),
     changed AS (

@@ -1,6 +1,6 @@
 -- doubtful: leaves that differ although their record does not show what the op had or computed; they are set aside.
 -- grain: one leaf of leaf_errors
--- parameters: $golden (its run); the view dumps; the tables leaf_errors, transfers and late_digests
+-- parameters: the tables leaf_errors, compared_transfers and late_digests
 -- reason, the first of these that applies:
 --   overwritten: the output is that of a nested call
 --   not arrived: recorded before the data arrived
@@ -16,13 +16,8 @@ WITH
             flatten(list(coalesce(given, []))) AS given,
             flatten(list(coalesce(taken, []))) AS taken,
             bool_or(overwritten) AS overwritten,
-            -- golden's may have been recorded early, too
-            bool_or(asynchronous)
-            OR (
-                bool_or(is_waited_for)
-                AND EXISTS (FROM dumps WHERE dumps.run = $golden AND dumps.format <> 'lakeprobe')
-            ) AS asynchronous
-        FROM transfers
+            bool_or(asynchronous) AS asynchronous
+        FROM compared_transfers
         -- objects travel as pickles, whose tensors have no roles
         WHERE op NOT LIKE '%object%'
         GROUP BY ALL
