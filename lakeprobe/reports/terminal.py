@@ -245,7 +245,7 @@ def _counts(summary: Summary) -> list[str]:
     verdicts += [f"{summary.count(verdict)} {name}" for verdict, name in _NO_PASS.items() if summary.count(verdict)]
     excused = sum(outcome.excused_rows for outcome in summary.outcomes)
     if excused:
-        verdicts.append(f"{excused} of the findings are noise")
+        verdicts.append(f"{excused} of the findings {'is' if excused == 1 else 'are'} noise")
     return [
         f"Rows: {covered.target_rows} of the target and {covered.golden_rows} of golden{ended}",
         f"Differences: {covered.equal} equal, {covered.noise} noise, {covered.different} different",

@@ -139,6 +139,88 @@ def test_a_script_module_in_a_model_is_one_op(memory: Memory) -> None:
     torch.jit.script(net())(X)  # nothing was left anywhere
 
 
+# ---- torch.func and forward AD ---------------------------------------------------------------------------------------
+
+
+def norm(tensor: Any) -> float:
+    return float(torch.linalg.vector_norm(tensor, dtype=torch.float64).item())
+
+
+def numbers(leaves: Any) -> list[Any]:
+    """The shape and norm of each tensor, None for what is none."""
+    return [leaf and leaf.get("Norm") and (leaf["shape"], leaf["Norm"]) for leaf in leaves or []]
+
+
+def test_a_gradient_of_torch_func_is_recorded_as_one_of_autograd(memory: Memory) -> None:
+    """The ops and numbers are the same. The backward of modules and the gradients of parameters are left out."""
+    model = net()
+    watched = capture(memory, model, level="mix")
+    watched.start()
+    parameters = {name: value.detach() for name, value in model.named_parameters()}
+    torch.func.grad(lambda given: torch.func.functional_call(model, given, (X,)).square().sum())(parameters)
+    watched.step()
+    model(X).square().sum().backward()
+    watched.close()
+    functional, plain = (step.bodies for step in memory.steps)
+    left_out = {name for name in plain if name.startswith("Module.") and ".forward." not in name}
+    assert left_out
+    assert list(functional) == [name for name in plain if name not in left_out]
+    for name, body in functional.items():
+        for part in ("input_args", "output", "input"):
+            assert numbers(body.get(part)) == numbers(plain[name].get(part))
+    weight = functional["Module.0.Linear.forward.0"]["parameters"]["weight"]
+    assert (weight["Norm"], weight["requires_grad"]) == (pytest.approx(norm(parameters["0.weight"]), rel=1e-6), True)
+    assert watched.recorder.failures == []
+
+
+def test_of_what_is_mapped_the_whole_batch_is_recorded_without_contents(memory: Memory) -> None:
+    weight = torch.linspace(0, 1, 6).reshape(2, 3)
+    watched = capture(memory, None, level="L1", task="tensor")
+    watched.start()
+    found = torch.func.vmap(lambda x: torch.matmul(x, weight), in_dims=1)(X)
+    watched.close()
+    assert torch.equal(found, X.T @ weight)
+    made = bodies(memory)["Torch.matmul.0.forward"]
+    mapped, whole = made["input_args"]
+    assert (mapped["shape"], mapped["layout"], "tensor" in mapped) == ([2, 4], "batched", False)
+    assert mapped["Norm"] == pytest.approx(norm(X), rel=1e-6)
+    assert (whole["shape"], "layout" in whole, "tensor" in whole) == ([2, 3], False, True)
+    assert numbers(made["output"]) == [([4, 3], pytest.approx(norm(found), rel=1e-6))]
+
+
+def test_primals_are_recorded_in_forward_ad(memory: Memory) -> None:
+    model, tangent = net(), X * 7
+    watched = capture(memory, model, level="mix")
+    watched.start()
+    torch.func.jvp(model, (X,), (tangent,))
+    watched.step()
+    _dual(model)
+    watched.step()
+    model(X)
+    watched.close()
+    transformed, dual, plain = (step.bodies for step in memory.steps)
+    assert list(transformed) == list(dual) == list(plain)
+    for name, body in plain.items():
+        for part in ("input_args", "output"):
+            assert numbers(transformed[name][part]) == numbers(dual[name][part]) == numbers(body[part])
+
+
+def test_a_gradient_within_a_recorded_step_leaves_its_modules_alone(memory: Memory) -> None:
+    """Backward of the outer graph goes through modules whose forward had a gradient of torch.func between them."""
+    model = net()
+    watched = capture(memory, model, level="L0")
+    watched.start()
+    made = model[0](X)
+    slope = torch.func.grad(lambda y: y.sin().sum())(made.detach())
+    model[2](model[1](made * slope)).sum().backward()
+    watched.close()
+    assert [name for name in bodies(memory) if ".backward." in name] == [
+        "Module.2.Linear.backward.0",
+        "Module.1.Tanh.backward.0",
+        "Module.0.Linear.backward.0",
+    ]
+
+
 # ---- torch.compile ---------------------------------------------------------------------------------------------------
 
 

@@ -10,6 +10,7 @@ from torch import distributed
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from lakeprobe.collect.pytorch.tensors import Tensors, crc32, xor
+from lakeprobe.collect.pytorch.tracing import unwrapped
 from lakeprobe.collect.settings import Settings
 from lakeprobe.collect.watching.values import (
     BUILTIN,
@@ -37,6 +38,7 @@ _MEMORY_FORMATS = {
     torch.preserve_format: "preserve_format",
 }
 _is_batched = torch._C._functorch.is_legacy_batchedtensor
+_is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
 _DTYPES = {dtype: str(dtype) for dtype in vars(torch).values() if isinstance(dtype, torch.dtype)}
 _TENSOR_KINDS = {
     "DTensor": "torch.distributed.tensor.DTensor",
@@ -175,6 +177,8 @@ class Leaves:
     def _tensor(self, tensor: torch.Tensor, file: str | None) -> Leaf:
         if _is_batched(tensor):  # gradients of `is_grads_batched`, which pass the graph all at once: the whole batch
             tensor = torch._remove_batch_dim(tensor, 1, 0, 0)
+        elif _is_wrapped(tensor):
+            return self._transformed(tensor, file)
         if tensor.layout is not torch.strided or tensor.is_quantized or tensor.is_nested:
             return self._stored(tensor)
         leaf: Leaf = {"type": "torch.Tensor", "dtype": _DTYPES[tensor.dtype], "shape": list(tensor.shape)}
@@ -193,6 +197,15 @@ class Leaves:
             names, _ = tensor.__tensor_flatten__()
             return self._items(tensor, [(name, getattr(tensor, name)) for name in names], file, around, {})
         return self._tensor(tensor.as_subclass(torch.Tensor), file) if _has_memory(tensor) else _unreadable(tensor)
+
+    def _transformed(self, tensor: torch.Tensor, file: str | None) -> Leaf:
+        """Return the leaf of what a tensor of torch.func stands for.
+
+        Of a batch contents are not kept: what the op did with them cannot be done again with the whole batch.
+        """
+        held, batched = unwrapped(tensor)
+        leaf = self._tensor(held, None if batched else file) | {"requires_grad": tensor.requires_grad}
+        return leaf | {"layout": "batched"} if batched else leaf
 
     def _stored(self, tensor: torch.Tensor) -> Leaf:
         """Return the leaf of a sparse, quantized or nested tensor.

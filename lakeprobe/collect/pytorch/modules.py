@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from lakeprobe.collect.pytorch.boundaries import Boundaries, Boundary, through, watched
+from lakeprobe.collect.pytorch.tracing import transformed
 from lakeprobe.collect.watching.modules import Call, ModuleCalls, ParameterGradients, backward_of
 from lakeprobe.collect.watching.places import Replacements, place_of
 from lakeprobe.collect.watching.recorder import Recorder, guarded
@@ -134,7 +135,7 @@ class Modules:
         self.boundaries.reached_forward()
         call = self._calls.begin(prefix, module, args, kwargs, frame)
         call.error = sys.exc_info()[1]
-        if self.recorder.scope.backward and not _has_old_backward_hook(module):
+        if self.recorder.scope.backward and not _has_old_backward_hook(module) and not transformed():
             begins, ends = backward_of(self.recorder, call.backward_name)
             measured = functools.partial(self.recorder.gradients, call.backward_name)
             boundary = Boundary(self.boundaries, self.recorder, prefix, begins, measured, ends)
@@ -159,7 +160,7 @@ class Modules:
         parameters = None
         if self.recorder.settings.task != "structure":
             parameters = _parameters(call.module)
-        if self._calls.end(call, output, parameters) and parameters:
+        if self._calls.end(call, output, parameters) and parameters and not transformed():
             self._watch_parameters(call.prefix, parameters)
 
     def _watch_parameters(self, prefix: str, parameters: dict[str, Any]) -> None:

@@ -1,5 +1,7 @@
 """Detects when torch runs a model only to trace it. Such calls are not ops, and our functions must not be traced."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import update_wrapper
 from typing import Any
 
@@ -11,6 +13,7 @@ from torch.utils import _device
 
 from lakeprobe.collect.watching.places import Function, Replacements, place_of
 
+_functorch = torch._C._functorch
 _proxy = torch._C._TorchDispatchModeKey.PROXY
 _READERS = (
     (torch.jit._script, "_script_impl"),
@@ -33,20 +36,47 @@ _default_handler = torch.Tensor.__torch_function__.__func__
 
 
 def traced() -> bool:
-    """Return whether the running code is traced or transformed, so that its tensors have no numbers to record.
+    """Return whether the running code is traced, so that its tensors have no numbers to record.
 
-    Covers jit.trace, torch.func, forward AD, torch.compile and export, make_fx, and the capture of a CUDA graph, during
-    which no tensor can be read.
+    Covers jit.trace, torch.compile and export, make_fx and functionalize, and the capture of a CUDA graph, during which
+    no tensor can be read.
     """
     return (
         torch._C._get_tracing_state() is not None
-        or torch._C._functorch.peek_interpreter_stack() is not None
-        or forward_ad._current_level >= 0
+        or (_functorch.peek_interpreter_stack() is not None and _is_functionalized())
         or torch.compiler.is_compiling()
         or _TLS.__dict__.get("tracing_context") is not None  # TracingContext.try_get takes as long as all of this
         or torch._C._get_dispatch_mode(_proxy) is not None
         or (torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing())
     )
+
+
+def _is_functionalized() -> bool:
+    return any(level.key() == _functorch.TransformType.Functionalize for level in _functorch.get_interpreter_stack())
+
+
+def transformed() -> bool:
+    """Return whether a transform of torch.func (grad, vmap, jvp, …) or forward AD runs.
+
+    Then tensors wrap others, which `unwrapped` finds under `untransformed`, and there is room for no Function of ours.
+    """
+    return _functorch.peek_interpreter_stack() is not None or forward_ad._current_level >= 0
+
+
+@contextmanager
+def untransformed() -> Iterator[None]:
+    """Hide what runs from the transforms of torch.func and from forward AD."""
+    with torch._C._DisableFuncTorch(), forward_ad._set_fwd_grad_enabled(False):
+        yield
+
+
+def unwrapped(tensor: torch.Tensor) -> tuple[torch.Tensor, bool]:
+    """Return what a tensor of a transform stands for, and whether that is a whole batch, of which it is one element."""
+    batched = False
+    while _functorch.is_functorch_wrapped_tensor(tensor):
+        batched = batched or _functorch.is_batchedtensor(tensor)
+        tensor = _functorch.get_unwrapped(tensor)
+    return tensor, batched
 
 
 def hide_from_readers(in_place: Replacements) -> None:

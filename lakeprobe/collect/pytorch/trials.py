@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from lakeprobe.changes import LIMITS, NOISY, SMALL
 from lakeprobe.collect.pytorch import changes
 from lakeprobe.collect.pytorch.changes import compared, name_of
+from lakeprobe.collect.pytorch.tracing import transformed
 from lakeprobe.collect.watching.places import Function
 from lakeprobe.collect.watching.recorder import Recorder, guarded
 from lakeprobe.collect.watching.trials import DRAWS, FAILURES, UNCHANGED, CannotTryError, Reports
@@ -318,6 +319,8 @@ def _casting(call: Call) -> AbstractContextManager[Any]:
 
 def _why_not(tensors: Sequence[torch.Tensor], arguments: Sequence[Any]) -> str | None:
     """Return why a call cannot be tried, or None."""
+    if transformed():
+        return "it runs in a transform of torch.func, or in forward AD"
     for tensor in tensors:
         if type(tensor) not in _KINDS:
             return f"an input is a {type(tensor).__name__}, which only some ops can copy"

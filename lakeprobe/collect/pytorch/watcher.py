@@ -17,7 +17,7 @@ from lakeprobe.collect.pytorch.leaves import Leaves
 from lakeprobe.collect.pytorch.modules import Modules
 from lakeprobe.collect.pytorch.optimizers import STEP, Optimizers
 from lakeprobe.collect.pytorch.perturbing import perturb
-from lakeprobe.collect.pytorch.tracing import fill_tables, hide_from_readers, traced
+from lakeprobe.collect.pytorch.tracing import fill_tables, hide_from_readers, traced, transformed, untransformed
 from lakeprobe.collect.pytorch.trials import Trials
 from lakeprobe.collect.settings import Settings
 from lakeprobe.collect.sink import Sink
@@ -102,11 +102,14 @@ class Watcher:
 
 
 def _unseen() -> AbstractContextManager[Any]:
-    """Return a context that hides our operations from subclasses of Tensor and from torch's active modes."""
-    if not (torch._C._len_torch_dispatch_stack() or torch._C._len_torch_function_stack()):
+    """Return a context that hides our operations from subclasses of Tensor, and from active modes and transforms."""
+    is_transformed = transformed()
+    if not (is_transformed or torch._C._len_torch_dispatch_stack() or torch._C._len_torch_function_stack()):
         subclasses: AbstractContextManager[Any] = torch._C.DisableTorchFunctionSubclass()
         return subclasses
     hidden = ExitStack()
+    if is_transformed:
+        hidden.enter_context(untransformed())
     hidden.enter_context(_disable_current_modes())
     hidden.enter_context(torch._C.DisableTorchFunction())
     return hidden
