@@ -219,7 +219,7 @@ def _report(report: CompareReport) -> None:
     for note in report.notes[:_MOST_NOTES]:
         diagnostics.note(note)
     if len(report.notes) > _MOST_NOTES:
-        diagnostics.note(f"… and {len(report.notes) - _MOST_NOTES} more lines of the mapping files have no effect")
+        diagnostics.note(f"… and {len(report.notes) - _MOST_NOTES} more remarks")
 
 
 def _answer(report: CompareReport, output: Path | None, format: str, layout: str) -> Coverage:
@@ -308,4 +308,4 @@ def _rule(fuzzy_match: bool, layer_mapping: str | None) -> str | None:
 
 
 _MOST_NOTES = 10
-"""The most lines of mapping files without effect that are reported one by one."""
+"""The most remarks, incomplete units and lines of mapping files without effect that are reported one by one."""

@@ -16,7 +16,7 @@ from msgspec import Struct
 from lakeprobe import resources
 from lakeprobe.compare.run import CompareReport, compare
 from lakeprobe.errors import LakeError, UsageError, unknown
-from lakeprobe.lake import layout, staging, views
+from lakeprobe.lake import layout, staging, store, views
 from lakeprobe.lake.connection import connect
 from lakeprobe.resources import quote_text
 from lakeprobe.system import files
@@ -50,6 +50,9 @@ def measure(
     """
     if not repeats:
         raise UsageError("name at least one repeat of the golden run")
+    path = store.choose(lake)
+    if not store.is_writable(path):
+        raise UsageError(f"{path} is read-only, and a noise is kept with its golden run; read that into another lake")
     reports: list[CompareReport] = []
     for repeat in repeats:
         label = (
@@ -59,7 +62,7 @@ def measure(
             repeat, golden, lake=lake, name=label, steps=steps, ranks=ranks, replace=False, jobs=jobs, progress=progress
         )
         reports.append(report)
-    run, path = reports[0].pairs[0].golden.run, reports[0].lake
+    run = reports[0].pairs[0].golden.run
     name = layout.check_name(name or run, "noise")
     tensors = _keep(path, name, run, reports)
     return NoiseReport(name, run, tuple(report.name for report in reports), tensors)

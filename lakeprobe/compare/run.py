@@ -373,7 +373,9 @@ def _check_free(lake: Snapshot, name: str, runs: tuple[str, str], pairs: list[Pa
         return
     units = {(unit.step, unit.rank, unit.golden_step, unit.golden_rank) for unit in stored.units}
     asked = {(target.step, target.rank, golden.step, golden.rank) for target, golden in pairs}
-    if (stored.target, stored.golden) != runs or units != asked:
+    # what a run began with comes rank by rank, and all of it is compared again each time (_compare_beginnings)
+    is_beginning = runs[0].endswith(layout.BEGINNINGS)
+    if (stored.target, stored.golden) != runs or (units != asked and not is_beginning):
         raise UsageError(
             f"the comparison {name} exists already, of {stored.target} with {stored.golden} in {len(units)} "
             "(step, rank); give another --name, or --replace it"

@@ -33,7 +33,7 @@ from lakeprobe.layouts.layout_file import LayoutFile
 from lakeprobe.layouts.mesh import MICRO, STAGES, Axis, Mesh, Seen
 from lakeprobe.layouts.names import Named, Op, Piece
 from lakeprobe.layouts.placements import ACROSS_STAGES, COPY, DIFFER, OWN_BOUNDS, SHARD, SUM, Key, Leaf, Placement
-from lakeprobe.output import shown
+from lakeprobe.output import few_ranges, shown
 from lakeprobe.schema import arrow_schema
 from lakeprobe.system import files
 from lakeprobe.version import __version__
@@ -97,13 +97,15 @@ def merge_layout(
         raise UsageError(f"the merged run needs a name of its own, not {run}")
     if name in layout.runs(lake) and not replace:
         raise UsageError(f"{lake} has a run {name} already; give another name, or --replace it")
-    chosen = [step for step in sorted({unit.step for unit in units}) if not steps or step in steps]
-    if not chosen:
-        raise UsageError(f"{run} has no step of {', '.join(map(str, steps))}")
+    present = sorted({unit.step for unit in units})
+    for step in steps:
+        if step not in present:
+            raise UsageError(f"{run} has no step {step}; its steps are {few_ranges(present)}")
+    chosen = [(nth, step) for nth, step in enumerate(present) if not steps or step in steps]
     reports = []
     with query_errors(), staging.staged(lake, "merge-layout") as session, staging.reading(lake) as snapshot:
         put = {}
-        for step in chosen:
+        for nth, step in chosen:
             folder = session.folder / f"step{step}"
             folder.mkdir()
             with connect() as connection:
@@ -111,7 +113,7 @@ def merge_layout(
                 set_spill_folder(connection, session.folder / "spill")
                 connection.execute(f"SET memory_limit = '{_MEMORY}'")
                 views.define(connection, snapshot)
-                work = _Step(connection, snapshot, run, golden, step, chosen.index(step), file)
+                work = _Step(connection, snapshot, run, golden, step, nth, file)
                 reports.append(work.write(folder))
             put[layout.unit_name(UnitKey(name, step, 0))] = folder
         files.sync_tree(session.folder)
@@ -127,11 +129,11 @@ def whole_of(lake: Path, target: str, golden: str, cuts: str) -> tuple[str, list
     """
     missing = [side for side in (target, golden) if side not in layout.runs(lake)]
     if missing:
-        raise UsageError(f"{missing[0]} is not a run of {lake}; ingest it first, and then compare by --cuts")
+        raise UsageError(f"{missing[0]} is not a run of {lake}; ingest it first, then compare with --cuts")
     name = f"{target}_whole"
     units = layout.units(lake, name)
     if units and read_dump(layout.unit_place(lake, units[0]))["format"] != FORMAT:
-        raise UsageError(f"{lake} has a run {name} that was not merged; rename it")
+        raise UsageError(f"{lake} has a run {name}, which was not made by merging; rename that run")
     file = None if cuts == "auto" else layout_file.read(Path(cuts))
     report = merge_layout(target, name=name, lake=lake, golden=golden, file=file, replace=True)
     remarks = [f"{target} was merged into {name}: {report.steps[0].mesh}"]
@@ -712,7 +714,7 @@ def _added(
     """
     fresh: dict[str, list[Key]] = {}
     for key in decided:
-        if key.op not in theirs and leaves[key].kind != "module":
+        if key.op not in theirs:
             fresh.setdefault(key.op, []).append(key)
     has_mesh = any('"device_mesh"' in (leaf.record or "") for leaf in leaves.values())
     added = set()

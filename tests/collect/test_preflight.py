@@ -340,4 +340,14 @@ def test_first_checkpoints_are_compared_with_their_runs(tmp_path: Path) -> None:
         torch.save({"w": torch.tensor([[weight, 1.0]])}, tmp_path / f"{name}.pt")
         run("ingest", tmp_path / f"{name}.pt", "--run", f"{name}.weights", *lake)
     done = run("compare", "target", "golden", *lake)
-    assert "Before the first op, the first checkpoints differ:\n  w: the values differ by up to 0.5" in done.out
+    differ = "Before the first op, the first checkpoints differ:\n  w: the values differ by up to 0.5"
+    assert differ in done.out
+    later = tmp_path / "step1" / "rank0"
+    later.mkdir(parents=True)
+    torch.save({"w": torch.tensor([[1.0, 1.0]])}, later / "w.pt")
+    for name in ("golden", "target"):
+        assert run("ingest", later.parent, "--run", f"{name}.weights", *lake).code == 0
+    again = run("compare", "target", "golden", *lake)
+    assert (again.code, differ in again.out) == (0, True)
+    units = run("sql", "select count(*) from results where comparison = 'target.weights_vs_golden.weights'", *lake)
+    assert units.out.split()[-1] == "2"

@@ -12,7 +12,7 @@ from program import dump_text, lakeprobe, real_program, write_dump
 
 import lakeprobe as package
 from lakeprobe.compare.run import compare
-from lakeprobe.errors import LakeError
+from lakeprobe.errors import LakeError, UsageError
 from lakeprobe.ingest import ingest
 from lakeprobe.lake import layout, store
 from lakeprobe.session import Lake
@@ -126,6 +126,12 @@ def test_a_lake_that_cannot_be_written_is_compared_all_the_same(
         dump = write_dump(tmp_path / "new", dump_text(add=1.0, mul=3.0))
         assert opened.compare(dump, "npu").verdict == "equal"
     assert sorted(path for path in lake.rglob("*") if path.suffix != ".lock") == before
+
+
+def test_a_noise_is_not_measured_where_it_cannot_be_kept(lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store, "is_writable", lambda path: path != lake)
+    with package.open(lake) as opened, pytest.raises(UsageError, match=f"^{lake} is read-only, and a noise is kept"):
+        opened.measure_noise("gpu", "npu")
 
 
 def test_a_changed_dump_and_a_lake_that_cannot_be_written(

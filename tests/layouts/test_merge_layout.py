@@ -142,6 +142,13 @@ def test_a_wrong_name_is_an_error_and_nothing_is_written(lake, arguments, messag
     assert lake.runs == before
 
 
+def test_a_step_that_the_run_lacks_is_an_error_and_nothing_is_written(lake):
+    before = lake.runs
+    with pytest.raises(UsageError, match=r"tp2 has no step 99; its steps are 0$"):
+        lake.merge_layout("tp2", "whole", steps=[0, 99])
+    assert lake.runs == before
+
+
 def test_a_golden_run_of_several_ranks_is_refused(lake):
     with pytest.raises(LakeError, match="merge it first"):
         lake.merge_layout("tp2", "whole", like="pp2")

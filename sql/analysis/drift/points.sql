@@ -5,7 +5,7 @@
 -- distance: the difference of value and golden, scaled by golden's tensor: the norm by itself, the mean by norm / √n,
 --   max and min by the largest magnitude; parameter gradients by what enters their module in the backward pass, if that
 --   is larger. The metric error is the largest of these distances, or, if only digests were recorded, 1 if they differ.
---   It is inf if only one side has NaN or inf.
+--   It is inf if only one side has NaN or inf. Digests that two algorithms made are left out.
 -- state: equal, noise (within the rounding_band of the coarser dtype, or three times the tensor's error in repeats of
 --   golden), near (within the threshold), away, missing in run, missing in golden
 WITH
@@ -53,7 +53,11 @@ WITH
             ) AS noise,
             greatest(e.incoming, if(isfinite(e.norm), e.norm, 0)) AS scale,
             greatest(e.incoming, magnitude_of(e.max, e.min), 0) AS magnitude,
-            e.max IS NULL AND f.max IS NULL AND e.norm IS NULL AND f.norm IS NULL AS has_digest_only,
+            e.max IS NULL
+            AND f.max IS NULL
+            AND e.norm IS NULL
+            AND f.norm IS NULL
+            AND (e.digest IS NULL OR f.digest IS NULL OR other_digest(f.digest, e.digest) IS NOT NULL) AS has_digest_only,
             list_filter(
                 [
                     {'metric': 'norm', 'value': f.norm, 'golden': e.norm, 'scale': scale},
@@ -67,7 +71,11 @@ WITH
                     {'metric': 'min', 'value': f.min, 'golden': e.min, 'scale': magnitude},
                     {
                         'metric': 'digest',
-                        'value': if(has_digest_only, (f.digest <> coalesce(e.digest, ''))::DOUBLE, NULL),
+                        'value': if(
+                            has_digest_only AND f.digest IS NOT NULL,
+                            coalesce(other_digest(f.digest, e.digest), true)::DOUBLE,
+                            NULL
+                        ),
                         'golden': if(has_digest_only AND e.digest IS NOT NULL, 0.0, NULL),
                         'scale': 1.0
                     }
