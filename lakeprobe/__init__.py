@@ -17,7 +17,9 @@ from lakeprobe.version import __version__
 if TYPE_CHECKING:
     from lakeprobe.session import Lake
 
-__all__ = ["PrecisionDebugger", "__version__", "collect", "load_ipython_extension", "monitor", "open", "preflight"]
+__all__ = [
+    "PrecisionDebugger", "__version__", "callbacks", "collect", "load_ipython_extension", "monitor", "open", "preflight",
+]  # fmt: skip
 
 
 def open(path: str | os.PathLike[str] | None = None, *, create: bool = False) -> Lake:
@@ -42,13 +44,13 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> Any:
-    """Load `collect`, `monitor`, `preflight` and `PrecisionDebugger` when they are first used."""
+    """Load `callbacks`, `collect`, `monitor`, `preflight` and `PrecisionDebugger` when they are first used."""
     if name == "PrecisionDebugger":
         from lakeprobe.collect.debugger import PrecisionDebugger
 
         return PrecisionDebugger
-    if name == "collect":
-        return importlib.import_module("lakeprobe.collect")
+    if name in ("callbacks", "collect"):
+        return importlib.import_module(f"lakeprobe.{name}")
     if name == "monitor":
         from lakeprobe.monitoring.session import monitor
 

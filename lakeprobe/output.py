@@ -92,14 +92,17 @@ def ranges(numbers: Iterable[int], dash: str = "–", separator: str = ", ") -> 
     return separator.join(_ranges(numbers, dash))
 
 
-def few_ranges(numbers: Iterable[int], most: int = 12) -> str:
-    """Write numbers in short, but no more than `most` ranges: 0, 2, 4 and 97 more."""
+_MOST_RANGES = 12
+
+
+def few_ranges(numbers: Iterable[int]) -> str:
+    """Write numbers in short, but no more than a dozen ranges: 0, 2, 4 and 97 more."""
     known = set(numbers)
     written = _ranges(known, "–")
-    if len(written) <= most:
+    if len(written) <= _MOST_RANGES:
         return ", ".join(written)
-    first = _ranges(sorted(known)[: most - 1], "–")
-    return f"{', '.join(first)} and {len(known) - (most - 1)} more"
+    first = _ranges(sorted(known)[: _MOST_RANGES - 1], "–")
+    return f"{', '.join(first)} and {len(known) - (_MOST_RANGES - 1)} more"
 
 
 def _ranges(numbers: Iterable[int], dash: str) -> list[str]:

@@ -26,7 +26,7 @@ def sql(name: str) -> str:
 
 
 def data(name: str) -> Path:
-    """Return the path of the bundled CSV file `name`, which relates names of PyTorch to names of MindSpore."""
+    """Return the path of the bundled CSV file `name`."""
     return folder("schemas") / "data" / f"{name}.csv"
 
 

@@ -199,7 +199,8 @@ def test_tables_of_names_can_be_joined(tmp_path: Path) -> None:
 
 def test_the_module_shows_what_is_public() -> None:
     assert dir(lakeprobe) == [
-        "PrecisionDebugger", "__version__", "collect", "load_ipython_extension", "monitor", "open", "preflight",
+        "PrecisionDebugger", "__version__", "callbacks", "collect", "load_ipython_extension", "monitor", "open",
+        "preflight",
     ]  # fmt: skip
     for name in dir(lakeprobe):
         getattr(lakeprobe, name)

@@ -89,10 +89,10 @@ def _hold(stages: duckdb.DuckDBPyConnection, compared: StoredComparison) -> None
         _hide(stages, view, f"FROM {view} WHERE {of} IN (FROM unnest($names))", {"names": names})
 
 
-def hold_few(connection: duckdb.DuckDBPyConnection, view: str, rows: int) -> None:
-    """Hide `view`, of so many rows, behind a table if they are few. Over files, planning takes 3 ms more each time."""
+def hold_few_results(connection: duckdb.DuckDBPyConnection, rows: int) -> None:
+    """Hide the view results behind a table if its `rows` are few. Over files, planning takes 3 ms more each time."""
     if rows <= _FEW_ROWS:
-        _hide(connection, view, f"FROM {view}")
+        _hide(connection, views.RESULTS, f"FROM {views.RESULTS}")
 
 
 def _hide(

@@ -136,7 +136,7 @@ def summarise(comparison: StoredComparison) -> Summary:
         for name, file in (("results", RESULTS_FILE), ("stacks", STACKS_FILE), ("suspects", SUSPECTS_FILE)):
             # an older comparison has no suspects
             views.define_over(connection, name, [path for path in comparison.files(file) if path.is_file()])
-        query.hold_few(connection, "results", sum(unit.rows for unit in comparison.units))
+        query.hold_few_results(connection, sum(unit.rows for unit in comparison.units))
         _define_own_metrics(connection)
         query.keep(connection, "findings", "findings_by_op")
         keep_noise_ends(connection, comparison)

@@ -41,6 +41,9 @@ class Verdict(StrEnum):
 EQUAL = frozenset((Verdict.EQUAL, Verdict.EQUAL_WITHIN_NOISE))
 """The verdicts that say that both sides are the same."""
 
+_ROW_KINDS = ("compared", "set_aside", "inside", "structure", "recomputed", "unmatched", "unreadable", "unrecorded")
+"""What may become of a row, in the order in which it is told."""
+
 NOTHING = frozenset((Verdict.STRUCTURE_ONLY, Verdict.NOTHING_COMPARED))
 """The verdicts that say that nothing is known."""
 
@@ -117,8 +120,7 @@ class Coverage(Struct, frozen=True):
 
 def coverage(units: Sequence[ComparedUnit], outcomes: Iterable[Outcome], unpaired: int = 0) -> Coverage:
     """Return the coverage of `units`, whose rows ended in `outcomes`; `unpaired` more units have no counterpart."""
-    kinds = ("compared", "set_aside", "inside", "structure", "recomputed", "unmatched", "unreadable", "unrecorded")
-    rows, findings = dict.fromkeys(kinds, 0), dict.fromkeys(_FINDINGS, 0)
+    rows, findings = dict.fromkeys(_ROW_KINDS, 0), dict.fromkeys(_FINDINGS, 0)
     sides = dict.fromkeys(("target_rows", "golden_rows", "target_compared", "golden_compared"), 0)
     judged = dict.fromkeys(("equal", "noise", "different"), 0)
     for outcome in outcomes:
@@ -156,6 +158,6 @@ _FINDINGS = ("error", "warning", "unmatched", "unreadable", "skipped", "pass")
 
 
 def _kind(outcome: Outcome) -> str:
-    if outcome.outcome in ("inside", "structure", "recomputed", "unmatched", "unreadable", "unrecorded"):
+    if outcome.outcome in _ROW_KINDS and outcome.outcome != "compared":
         return outcome.outcome
     return "set_aside" if outcome.verdict == "skipped" else "compared"

@@ -87,7 +87,7 @@ class PairTask(Struct, frozen=True):
 class PairReport(Struct, frozen=True):
     """How two units were compared (kind: statistics, tensor or digest; the rule), and how many rows there are.
 
-    `is_rounding`: ops round differently in the two units (docs/noise.md). `dumped`: ops, kernels or saved values.
+    `is_rounding`: ops round differently in the two units (docs/noise.md). `dumped`: as in sql/compare/kind.sql.
     `is_structure`: both dumps name their ops and record no values. `incomplete`: the units whose collecting process
     ended in the middle of the step. `idle`: names in the mapping files that the units do not have, each with its
     mapping and its side.

@@ -17,6 +17,8 @@ from lakeprobe.readers.leaves import BARE
 
 _STATISTICS = ("Max", "Min", "Mean", "Norm")
 _CACHED = 1 << 14
+_DEPTH = 2
+"""How deep the value of an entry is in dump.json."""
 
 
 class Op(NamedTuple):
@@ -58,10 +60,10 @@ class Leaf(NamedTuple):
     extra: str | None
 
 
-def entry_text(op: Op, leaves: Sequence[Leaf], depth: int) -> str:
-    """Return the value of the entry `op` with the leaves `leaves` as JSON text, for a value `depth` levels deep."""
+def entry_text(op: Op, leaves: Sequence[Leaf]) -> str:
+    """Return the value of the entry `op` of dump.json with the leaves `leaves` as JSON text."""
     places = tuple([(leaf.section, leaf.path) for leaf in leaves])
-    frame = _frame(op.kind, op.sections, op.empties, op.extra, op.is_recompute, places, depth)
+    frame = _frame(op.kind, op.sections, op.empties, op.extra, op.is_recompute, places)
     return "".join([
         piece if piece.__class__ is str else _leaf_text(leaves[piece[0]], piece[1]) for piece in frame
     ])  # fmt: skip
@@ -73,7 +75,7 @@ def entry_text(op: Op, leaves: Sequence[Leaf], depth: int) -> str:
 @lru_cache(_CACHED)
 def _frame(
     kind: str, sections: str | None, empties: str | None, extra: str | None, is_recompute: bool | None,
-    places: tuple[tuple[str | None, str], ...], depth: int,
+    places: tuple[tuple[str | None, str], ...],
 ) -> list[Any]:  # fmt: skip
     """Return an entry's text with a hole for each leaf: (its number among the entry's leaves, its depth)."""
     is_bare = kind == "parameters_grad" or kind in BARE  # the value itself, without sections
@@ -86,7 +88,7 @@ def _frame(
         if is_recompute is not None:
             body["is_recompute"] = is_recompute
         body = _in_order(body, (sections or "").split(" "))
-    return json_text.pieces(body, depth)
+    return json_text.pieces(body, _DEPTH)
 
 
 def _nested(found: Iterable[tuple[tuple[Any, ...], Any]]) -> Any:

@@ -269,7 +269,7 @@ class _Part(Struct, frozen=True):
             for index, leaf in enumerate(leaves):
                 if leaf.data_name is not None:
                     leaves[index] = self._saved(op, leaf, leaf.data_name)
-            yield op.op, entry_text(op, leaves, 2)
+            yield op.op, entry_text(op, leaves)
 
     def _saved(self, op: Op, leaf: Leaf, data_name: str) -> Leaf:
         """Write the tensor of a leaf. Returns the leaf with the name of its file."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lakeprobe.errors import TensorError
-from lakeprobe.lake.values import LARGEST_VALUE, ValuesWriter
+from lakeprobe.lake.values import LARGEST_VALUE, VALUES_FILE, ValuesWriter
 from lakeprobe.readers.archive import is_temporary
 from lakeprobe.readers.source import ContentOf
 
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from lakeprobe.tensors import TensorReference
-
-_VALUES_FILE = "values-0.parquet"
 
 
 class Contents:
@@ -72,7 +70,7 @@ class Contents:
         is_large = reference.length > LARGEST_VALUE
         if is_large and is_passing:
             raise TensorError(
-                f"{len(reference.shape)} axes of {reference.length} bytes are too large to be put together"
+                f"a tensor {list(reference.shape)} of {reference.length} bytes is too large to be put together"
             )
         if is_large and is_temporary(reference.file):
             raise TensorError(f"{tensor} is compressed and too large to be copied; unpack the archive, give the folder")
@@ -126,10 +124,10 @@ class Contents:
         from lakeprobe.tensors.reference import element_count, numpy_dtype
 
         if self._values is None:
-            self._values = ValuesWriter(self._unit_folder / _VALUES_FILE)
+            self._values = ValuesWriter(self._unit_folder / VALUES_FILE)
         length = element_count(reference) * numpy_dtype(reference.dtype).itemsize
         offset = self._values.add(length, (array_bytes(block).data for block in blocks), content)
-        return {"strides": None, "file": _VALUES_FILE, "offset": offset, "length": length}
+        return {"strides": None, "file": VALUES_FILE, "offset": offset, "length": length}
 
     def __enter__(self) -> Contents:
         return self

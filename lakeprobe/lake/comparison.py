@@ -29,7 +29,7 @@ class ComparedUnit(Struct, frozen=True):
 
     `is_batched`: the files in `folder` have the rows of other pairs, too.
     `is_rounding`: ops round differently in the two runs, so `suspects` tells what differs first.
-    `dumped`: ops, kernels, parameters or saved values.
+    `dumped`: as in sql/compare/kind.sql.
     `is_structure`: both dumps name their ops and record no values.
     `cut_off`: for how many of the two units collecting was cut off in the middle of the step.
     """

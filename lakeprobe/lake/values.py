@@ -18,6 +18,9 @@ from lakeprobe.schema import table
 from lakeprobe.system.files import reserve
 from lakeprobe.version import __version__
 
+VALUES_FILE = "values-0.parquet"
+"""The file of a unit's own values."""
+
 LARGEST_VALUE = 1 << 30
 """Bytes of the largest tensor that is copied, because Parquet pages end at 2 GiB. Larger ones stay in the dump's
 files."""

@@ -18,7 +18,7 @@ from msgspec import Struct, field
 from numpy.typing import NDArray
 
 from lakeprobe import resources
-from lakeprobe.lake.values import LARGEST_VALUE, ValuesWriter
+from lakeprobe.lake.values import LARGEST_VALUE, VALUES_FILE, ValuesWriter
 from lakeprobe.layouts.mesh import Axis
 from lakeprobe.layouts.placements import MAX, MEAN, MIN, SHARD, SUM
 from lakeprobe.system import files
@@ -29,7 +29,6 @@ from lakeprobe.tensors.statistics import measure_array
 if TYPE_CHECKING:
     import duckdb
 
-_OWN_FILE = "values-0.parquet"
 _SAME = 1e-2
 """Relative difference from golden up to which the order of blocks is not in doubt."""
 
@@ -79,11 +78,11 @@ def merged_contents(
     found = sql.execute(resources.sql("layouts/with_contents")).fetchall()
     if not found:
         return [], [], {}
-    made = _Made(folder, ValuesWriter(folder / _OWN_FILE))
+    made = _Made(folder, ValuesWriter(folder / VALUES_FILE))
     changed = [_merge(made, list(rows), axes) for rows in _by_leaf(found)]
     made.writer.close()
-    if all(row["file"] != _OWN_FILE for row in made.rows.values()):
-        (folder / _OWN_FILE).unlink()
+    if all(row["file"] != VALUES_FILE for row in made.rows.values()):
+        (folder / VALUES_FILE).unlink()
     return list(made.rows.values()), changed, made.known
 
 
@@ -161,7 +160,7 @@ def _keep(made: _Made, whole: Array) -> str:
         offset = made.writer.add(whole.nbytes, [array_bytes(whole).data], lambda: content)
         made.rows[content] = {
             "content": content, "dtype": dtype_name(whole.dtype), "shape": list(whole.shape), "strides": None,
-            "file": _OWN_FILE, "offset": offset, "length": whole.nbytes,
+            "file": VALUES_FILE, "offset": offset, "length": whole.nbytes,
         }  # fmt: skip
     return content
 

@@ -54,10 +54,10 @@ class Mesh(Struct, frozen=True):
 class Seen(Struct, frozen=True):
     """What is known of a job before its mesh.
 
-    `sends`: (rank, peer) of the first send or receive of each rank, the sender first. `groups`: the groups of
-    collectives, and whether one of their calls is within a module. `data` and `parameters`: a signature of what each
-    rank was given and of its parameters. `cuts_sequence`: whether the data of a rank is shorter along its second axis
-    than golden's.
+    `before`: the rank before each in the pipeline, by its first send or receive. `groups`: the groups of collectives,
+    and whether one of their calls is within a module. `data` and `parameters`: a signature of what each rank was given
+    and of its parameters. `has_experts`: whether a module has the name of experts. `cuts_sequence`: whether the data of
+    a rank is shorter along its second axis than golden's.
     """
 
     ranks: tuple[int, ...]
@@ -91,7 +91,8 @@ def inferred(seen: Seen) -> Mesh:
     }
     sizes = {len(ranks) for ranks in by_stage.values()}
     if len(sizes) != 1:
-        raise LakeError(f"stages of {sorted(sizes)} ranks do not make a mesh; give the mesh in a layout file")
+        text = " and ".join(map(str, sorted(sizes)))
+        raise LakeError(f"the stages have {text} ranks, so they make no mesh; give the mesh in a layout file")
     coordinates = {rank: {STAGES: number} for rank, number in stage.items()}
     axes = [Axis(STAGES, len(by_stage), "sends and receives")] if len(by_stage) > 1 else []
     first = by_stage[0]

@@ -188,8 +188,7 @@ class _Paths:
                     counts[match[1]][chunk, self._pieces[number].stage].add(int(match[2]))
         offsets = {}
         for container, places in counts.items():
-            seen: set[int] = set()
-            overlaps = sum(map(len, places.values())) > len(seen.union(*places.values()))
+            overlaps = sum(map(len, places.values())) > len(set().union(*places.values()))
             first = 0
             for chunk, stage in sorted(places):
                 offsets[chunk, stage, container] = first if overlaps else 0

@@ -58,7 +58,7 @@ _KEPT_TEXTS = 1024
 _MOST_SHARED = 1 << 16
 """The maximum number of places that dumps share."""
 _INT64 = range(-(2**63), 2**63)
-_EXACT_IN_DOUBLE = range(-(2**53), 2**53 + 1)
+EXACT_IN_DOUBLE = range(-(2**53), 2**53 + 1)
 
 
 class _Place:
@@ -576,7 +576,7 @@ class Leaves:
         for name, column, value in zip(_STATISTICS, ("max_int", "min_int", "", ""), statistics, strict=True):
             if value.__class__ is int and column and value in _INT64:
                 self._sparse[column][row] = value
-            elif value.__class__ is str or (value.__class__ is int and value not in _EXACT_IN_DOUBLE):
+            elif value.__class__ is str or (value.__class__ is int and value not in EXACT_IN_DOUBLE):
                 inexact[name] = value
         return letters, [self._as_double(statistic, place) for statistic in statistics], inexact
 

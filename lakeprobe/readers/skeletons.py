@@ -19,7 +19,7 @@ import msgspec
 from lakeprobe.bounds import MIB
 from lakeprobe.errors import DumpError
 from lakeprobe.readers import names
-from lakeprobe.readers.leaves import Alike, Varying
+from lakeprobe.readers.leaves import EXACT_IN_DOUBLE, Alike, Varying
 from lakeprobe.readers.members import sole_member
 from lakeprobe.readers.tables import Common, Tables
 
@@ -56,8 +56,6 @@ _MOST_NEW = 1 / 3
 
 _LONGEST_PAUSE = 64
 """Blocks that pass by at most before another is tried, in a dump that has too many skeletons."""
-
-_EXACT_IN_DOUBLE = range(-(2**53), 2**53 + 1)
 
 _decode = msgspec.json.Decoder(list[Any]).decode
 
@@ -248,7 +246,7 @@ def _numbers(texts: list[bytes]) -> tuple[list[Any], bool]:
 
 def are_exact(numbers: Sequence[Any]) -> bool:
     """Return whether a double can hold each of the numbers that is an integer."""
-    return all(number in _EXACT_IN_DOUBLE for number in numbers if number.__class__ is int)
+    return all(number in EXACT_IN_DOUBLE for number in numbers if number.__class__ is int)
 
 
 def _with_placeholders(body: bytes) -> bytes:

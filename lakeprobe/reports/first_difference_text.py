@@ -156,7 +156,7 @@ _EVIDENCE = {
     "wiring": "rounding does not change which op an input comes from",
     "source": "rounding does not change values that no op computed",
     "zeros": "some of its output is 0, and none of golden's is",
-    "stopped": "a gradient is nothing but zeros in one run, and far from it in the other",
+    "stopped": "a gradient is all zeros in one run, and not in the other",
     "nonfinite": "before it no op that both runs have has NaN or inf on one side only",
     "made": "its inputs agree to the last bit, and its output does not",
     "added": "its output is off by more than rounding explains",

@@ -33,9 +33,6 @@ _FINDINGS = {
 }
 
 
-_KINDS = ("compared", "set_aside", "inside", "structure", "recomputed", "unmatched", "unreadable", "unrecorded")
-"""What may become of a row, in the order in which it is told."""
-
 _NO_PASS = {"unmatched": "without counterpart", "unreadable": "unreadable", "skipped": "not judged"}
 """Verdicts that are neither a finding about values nor a pass, in words."""
 
@@ -60,7 +57,7 @@ def noise_line(comparison: StoredComparison, noise: str | None) -> str | None:
         return None
     sides = f"{quote(comparison.target)} {quote(comparison.golden)} --name {quote(comparison.name)}"
     return (
-        f"{comparison.name} was compared without the noise {noise}, which only takes out what stood out there; "
+        f"{comparison.name} was compared without the noise {noise}; here it only removes ops that stood out; "
         f"to weigh all ops with it: {hints.command('compare', sides, '--noise', quote(noise))}"
     )
 
@@ -239,7 +236,7 @@ def _worst(comparison: StoredComparison, summary: Summary) -> list[str]:
 
 def _counts(summary: Summary) -> list[str]:
     covered = summary.coverage
-    kinds = ", ".join(f"{covered.rows[kind]} {NOT_COMPARED.get(kind, kind)}" for kind in _KINDS if covered.rows[kind])
+    kinds = ", ".join(f"{count} {NOT_COMPARED.get(kind, kind)}" for kind, count in covered.rows.items() if count)
     ended = f": {kinds}" if kinds else ""
     verdicts = [f"{summary.count(verdict)} {verdict}" for verdict in ("error", "warning", "pass")]
     verdicts += [f"{summary.count(verdict)} {name}" for verdict, name in _NO_PASS.items() if summary.count(verdict)]
