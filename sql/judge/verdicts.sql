@@ -183,7 +183,10 @@ WITH
             coalesce(min(one_thousandth_ratio) FILTER (WHERE is_output), 1) AS output_thousandth,
             coalesce(min(cosine) FILTER (WHERE NOT is_output), 1) AS input_cosine,
             coalesce(min(cosine) FILTER (WHERE is_output), 1) AS output_cosine,
-            min(row) FILTER (WHERE is_output) AS first_output
+            -- a convolution gives null for the gradient that its input does not need
+            coalesce(
+                min(row) FILTER (WHERE is_output AND difference <> 'equal'), min(row) FILTER (WHERE is_output)
+            ) AS first_output
         FROM rows
         WHERE NOT skipped AND NOT coalesce(set_aside, false) AND NOT late_digest
         GROUP BY op_number
