@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from lakeprobe.session import Lake
 
 __all__ = [
-    "PrecisionDebugger", "__version__", "callbacks", "collect", "load_ipython_extension", "monitor", "open", "preflight",
+    "PrecisionDebugger", "__version__", "callbacks", "collect", "load_ipython_extension", "monitor", "open",
+    "preflight",
 ]  # fmt: skip
 
 

@@ -102,6 +102,15 @@ WITH
         UNION ALL
         SELECT row FROM paired JOIN golden_ops ON seq = golden_seq WHERE api_type = 'Optimizer' AND target_seq IS NULL
     ),
+    -- what a side records after the other was cut off
+    ends AS (
+        SELECT
+            max(golden_seq) FILTER (WHERE NOT target_complete) AS golden_alone_from,
+            max(target_seq) FILTER (WHERE NOT golden_complete) AS target_alone_from
+        FROM paired
+        CROSS JOIN comparison_kind
+        WHERE target_row IS NOT NULL AND golden_row IS NOT NULL
+    ),
     rows AS (
         SELECT
             p.row,
@@ -164,10 +173,12 @@ WITH
             AND (content_problem IS NOT NULL OR m.measurement = 'unreadable') AS unreadable,
             matched AND d.difference IS NULL AND NOT coalesce(unreadable, false) AS unrecorded,
             p.row IN (FROM settings_of_one_side) AS one_sided,
+            NOT matched AND coalesce(p.golden_seq >= golden_alone_from OR p.target_seq >= target_alone_from, false) AS cut_off,
             coalesce(content_problem, m.measurement_problem) AS problem
         FROM paired AS p
         LEFT JOIN metrics AS m ON m.row = p.row
         LEFT JOIN differences AS d ON d.row = p.row
+        CROSS JOIN ends
         LEFT JOIN never_written AS u
             ON u.side = if(target_seq IS NULL, 'golden', 'target')
             AND u.seq = coalesce(target_seq, golden_seq)
@@ -299,7 +310,7 @@ SELECT
         ELSE 'compared'
     END AS outcome,
     CASE
-        WHEN recomputed OR skipped OR set_aside OR late_digest OR one_sided THEN 'skipped'
+        WHEN recomputed OR skipped OR set_aside OR late_digest OR one_sided OR cut_off THEN 'skipped'
         WHEN starts_with(found, 'error') THEN 'error'
         WHEN found <> '' THEN 'warning'
         WHEN NOT matched THEN if(getvariable('unmatched_is_finding') = 1, 'unmatched', 'skipped')
@@ -311,6 +322,7 @@ SELECT
         WHEN set_aside THEN ['skipped: recorded before the data had to be there']
         WHEN late_digest THEN ['skipped: the digest is that of later contents']
         WHEN one_sided THEN ['skipped: one side alone records the settings of optimizers']
+        WHEN cut_off THEN ['skipped: the other side was cut off before']
         ELSE list_concat(
             if(found = '', [], string_split(found, chr(10))),
             if(unreadable, ['unreadable: ' || problem], [])

@@ -8,7 +8,7 @@
 -- most: the error of the coarsest chip (matrix products may cut their inputs to 10 bits)
 -- is_bitwise: nothing rounds differently in the two runs: in every way of rounding in which outputs differ, most
 --   forward ops with equal inputs have equal outputs, by all statistics, of which the least rounding moves one; or too few
---   ops differ to tell. Two implementations always round differently.
+--   ops differ to tell, and one of them by more than rounding. Two implementations always round differently.
 -- A repeat that replaces golden may equal the target to the last bit: the two runs round differently all the same.
 -- Digests alone have no error. Between chips the digest of every computed output differs; on one chip it is equal for
 --   most ops with equal inputs.
@@ -108,6 +108,17 @@ WITH
         JOIN noise_errors USING (number)
         WHERE side = 'pair' AND is_leaf AND error_out > 0
     ),
+    -- where few ops differ: what the first of them add, or all, if none has equal inputs, is no larger than rounding
+    small AS (
+        SELECT
+            bool_and(error_out <= size) AS are_all_small,
+            bool_and(error_out <= size) FILTER (WHERE error_in = 0) AS are_first_small
+        FROM (
+            SELECT error_in, error_out, if(is_low_precision(spacing), spacing, 64 * spacing) AS size
+            FROM ops
+            WHERE phase = 'forward' AND error_out > 0
+        )
+    ),
     -- masks, zeros and ones come out alike however ops round
     masks AS (
         SELECT number FROM noise_leaves WHERE NOT is_input AND is_float GROUP BY number HAVING bool_and(is_masked OR is_bounded)
@@ -152,13 +163,18 @@ WITH
         CROSS JOIN near
         CROSS JOIN repeatable
         CROSS JOIN touched
+        CROSS JOIN small
         CROSS JOIN digests
     )
 SELECT
     rounding,
     if(is_low, most_low, worst.most) AS most,
     greatest(least(coalesce(quartile, 1), most, if(rounding = 'other', (SELECT quartile FROM low WHERE rounding = 'matmul'), NULL)), if(is_low, 2.0 ** -10, 1e-7)) AS floor,
-    if(touched_ops = 0, NOT are_rounding, touched_ops < 16 OR coalesce(is_bitwise, true))
+    CASE
+        WHEN touched_ops = 0 THEN NOT are_rounding
+        WHEN touched_ops < 16 THEN coalesce(is_bitwise, true) OR NOT coalesce(are_first_small, are_all_small, false)
+        ELSE coalesce(is_bitwise, true)
+    END
     AND getvariable('cross_framework') = 0
     AND NOT is_near
     -- errors come of the parameters, which are off by a rounding, and how much ops magnify them is to be measured

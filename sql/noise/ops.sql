@@ -8,7 +8,7 @@
 -- api: its own or, of a module of another name or the last of several ops that do what a normalisation of golden does, golden's
 -- is_leaf: not a module in which other ops were recorded; between two implementations, in which others were compared
 -- rounding: in a dump of modules alone that of a matrix product, where a module may have one inside
--- phase: forward, backward, or optimizer (what is called after the last backward op)
+-- phase: forward, backward, or optimizer (what is called after the last backward op, or by an optimizer)
 WITH
     named AS (
         SELECT
@@ -134,9 +134,12 @@ WITH
         FROM alone AS g
         ASOF LEFT JOIN pairs AS before ON before.golden_seq <= g.seq
     ),
+    -- One of several optimizers steps before others go forward, as that of a discriminator. In one that calls the training
+    -- itself, as L-BFGS does, ops of all phases are
     ends AS (
         SELECT
             max(place) FILTER (WHERE direction = 'backward') AS last_backward,
+            bool_or(direction = 'backward' AND parent IS NOT DISTINCT FROM 'optimizer') AS has_closures,
             bool_and(op_kind IN ('module', 'parameters_grad')) AS has_modules_only
         FROM placed
     ),
@@ -168,7 +171,7 @@ SELECT
     ) AS rounding,
     CASE
         WHEN direction IN ('backward', 'parameters_grad') THEN 'backward'
-        WHEN place > last_backward THEN 'optimizer'
+        WHEN place > last_backward OR (parent IN ('optimizer', 'clip_grad') AND NOT has_closures) THEN 'optimizer'
         ELSE 'forward'
     END AS phase
 FROM nested

@@ -29,7 +29,7 @@ ON_UNITS = ("compare", "judge", "match", "metrics", "noise", "rules")
 """The folders whose statements compare two units. All others read the lake."""
 KIND = (
     "'statistics' AS kind, false AS cross_framework, false AS other_names, false AS are_collected, "
-    "false AS is_structure, 'ops' AS dumped"
+    "false AS is_structure, 'ops' AS dumped, true AS target_complete, true AS golden_complete"
 )
 """How the two units of every case compare, unless it says otherwise."""
 OF_ANALYSES = ("overflow/kinds", "overflow/leaf_words")
