@@ -17,7 +17,15 @@ from msgspec import Struct
 
 from lakeprobe import hints, resources
 from lakeprobe.analysis.noise import keep_noise_ends
-from lakeprobe.analysis.query import add_rows, answer, keep, keep_leaf_errors, set_thresholds, stage_connection
+from lakeprobe.analysis.query import (
+    add_rows,
+    answer,
+    keep,
+    keep_leaf_errors,
+    keep_units,
+    set_thresholds,
+    stage_connection,
+)
 from lakeprobe.analysis.summary import outcomes_in_lake
 from lakeprobe.analysis.transfers import keep_compared_transfers
 from lakeprobe.analysis.verdict import Coverage, coverage_of
@@ -158,20 +166,6 @@ def _is_explained(stages: duckdb.DuckDBPyConnection, comparison: StoredCompariso
 
 def _has_suspect(stages: duckdb.DuckDBPyConnection) -> bool:
     return bool(stages.execute("SELECT 1 FROM blame_ranked WHERE grade = 'suspect' LIMIT 1").fetchall())
-
-
-def keep_units(stages: duckdb.DuckDBPyConnection, comparison: StoredComparison, step: int | None = None) -> None:
-    """Create compared_units: the step and rank of golden for each step and rank of the target."""
-    units = [
-        (unit.step, unit.rank, unit.golden_step, unit.golden_rank)
-        for unit in comparison.units
-        if step is None or unit.step == step
-    ]
-    stages.execute(
-        "CREATE OR REPLACE TEMP TABLE compared_units "
-        "(step INTEGER, rank INTEGER, golden_step INTEGER, golden_rank INTEGER)"
-    )
-    add_rows(stages, "compared_units", units)
 
 
 def _rank(stages: duckdb.DuckDBPyConnection, comparison: StoredComparison, step: int) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from lakeprobe.analysis.noise import keep_noise_ends
-from lakeprobe.analysis.query import answer, keep, keep_leaf_errors, set_thresholds, stage_connection
+from lakeprobe.analysis.query import answer, keep, keep_leaf_errors, keep_units, set_thresholds, stage_connection
 from lakeprobe.analysis.summary import Outcome, outcomes_in_lake
 from lakeprobe.analysis.transfers import keep_compared_transfers
 from lakeprobe.analysis.verdict import Coverage, coverage, coverage_of
@@ -86,6 +86,7 @@ def first_difference(
     _check_present("rank", ranks, {unit.rank for unit in comparison.units})
     name = {"comparison": comparison.name}
     run = {"run": comparison.target}
+    runs = {"target": comparison.target, "golden": comparison.golden}
     shown_steps, shown_ranks = {"steps": list(steps)}, {"ranks": list(ranks)}
     run_steps = {step for unit in comparison.units if unit.step in steps for step in (unit.step, unit.golden_step)}
     with stage_connection(connection, run_steps, steps, compared=comparison) as stages:
@@ -101,7 +102,8 @@ def first_difference(
         keep_noise_ends(stages, comparison, noise=noise, is_asked=threshold is None)
         keep(stages, "firsts", "first_difference/firsts", shown_steps | {"paired": paired})
         keep(stages, "first_rows", "first_difference/first_rows", name)
-        keep(stages, "first_ops", "first_difference/first_ops", run)
+        keep_units(stages, comparison)
+        keep(stages, "first_ops", "first_difference/first_ops", runs)
         explain(stages)
         keep(stages, "carried", "first_difference/carried")
         keep(stages, "sources", "first_difference/sources", name)

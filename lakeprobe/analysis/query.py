@@ -149,6 +149,20 @@ def keep_leaf_errors(stages: duckdb.DuckDBPyConnection, comparison: str) -> None
         keep(stages, "leaf_errors", "leaf_errors", {"comparison": comparison})
 
 
+def keep_units(stages: duckdb.DuckDBPyConnection, comparison: StoredComparison, step: int | None = None) -> None:
+    """Create compared_units: the step and rank of golden for each step and rank of the target."""
+    units = [
+        (unit.step, unit.rank, unit.golden_step, unit.golden_rank)
+        for unit in comparison.units
+        if step is None or unit.step == step
+    ]
+    stages.execute(
+        "CREATE OR REPLACE TEMP TABLE compared_units "
+        "(step INTEGER, rank INTEGER, golden_step INTEGER, golden_rank INTEGER)"
+    )
+    add_rows(stages, "compared_units", units)
+
+
 def set_thresholds(
     stages: duckdb.DuckDBPyConnection, changed: Mapping[str, float] | None = None, *, across: bool = False
 ) -> None:

@@ -78,8 +78,9 @@ WITH
 SELECT
     chosen.*,
     coalesce(results.target_op, results.golden_op) AS op,
-    coalesce(standing.module, results.module) AS module,
-    user_frame(stacks.frames) AS code
+    -- the row of an op that golden alone has may be that of a namesake in the target, which is another call
+    if(finding = 'only in golden', standing.module, coalesce(standing.module, results.module)) AS module,
+    if(finding = 'only in golden', NULL, user_frame(stacks.frames)) AS code
 FROM chosen
 JOIN results ON results.step = chosen.step AND results.rank = chosen.rank AND results.row = chosen.first_row
 LEFT JOIN standing

@@ -1,6 +1,6 @@
 -- first_ops: the op of each rank's first difference, and the first op with a counterpart if that has none.
 -- grain: one (step, rank) in which something differs
--- parameters: $run (the target); the views ops and stacks, the tables firsts and first_rows
+-- parameters: $target, $golden (runs); the views ops and stacks, the tables firsts, first_rows and compared_units
 WITH
     named AS (
         SELECT
@@ -17,17 +17,39 @@ WITH
         FROM first_rows
         JOIN firsts USING (step, rank)
         GROUP BY step, rank
+    ),
+    -- the rows of an op that golden alone has may be those of a namesake in the target, which is another call
+    places AS (
+        SELECT step, rank, $target AS run, step AS own_step, rank AS own_rank, module, stack
+        FROM named
+        JOIN firsts USING (step, rank)
+        WHERE finding <> 'only in golden'
+        UNION ALL
+        SELECT firsts.step, firsts.rank, $golden, golden_step, golden_rank, ops.parent, ops.stack
+        FROM firsts
+        JOIN compared_units USING (step, rank)
+        JOIN ops
+            ON ops.run = $golden
+            AND ops.step = golden_step
+            AND ops.rank = golden_rank
+            AND ops.seq = firsts.golden_seq
+        WHERE finding = 'only in golden'
     )
 SELECT
-    named.* EXCLUDE (stack),
+    named.* EXCLUDE (module, stack),
+    places.module,
     trim(regexp_replace(user_frame(stacks.frames), '\s+', ' ', 'g')) AS code,
     ops.op AS first_paired
 FROM named
 JOIN firsts USING (step, rank)
+LEFT JOIN places ON places.step = named.step AND places.rank = named.rank
 LEFT JOIN stacks
-    ON stacks.run = $run AND stacks.step = named.step AND stacks.rank = named.rank AND stacks.stack = named.stack
+    ON stacks.run = places.run
+    AND stacks.step = own_step
+    AND stacks.rank = own_rank
+    AND stacks.stack = places.stack
 LEFT JOIN ops
-    ON ops.run = $run
+    ON ops.run = $target
     AND ops.step = named.step
     AND ops.rank = named.rank
     AND ops.seq = firsts.paired_seq

@@ -1,6 +1,7 @@
 -- leaves: the inputs and outputs of each rank's first difference, with both sides and their error.
 -- grain: one leaf of the first op that differs of a (step, rank)
--- parameters: $ranks (empty: all); the tables first_rows, first_ops, leaf_errors, doubtful and sources
+-- parameters: $ranks (empty: all); the tables firsts, first_rows, first_ops, leaf_errors, doubtful and sources
+-- An op that one side alone has may have a namesake on the other, which is another call: it is shown alone
 -- error: as in leaf_errors; doubtful: why the record was set aside; source: the golden op that made this input
 SELECT
     results.step,
@@ -9,27 +10,37 @@ SELECT
     if(results.role IN ('input', 'parameters'), 'input', 'output') AS side,
     substr(coalesce(target_name, golden_name), length(coalesce(target_op, results.golden_op)) + 2) AS slot,
     CASE
+        WHEN firsts.finding LIKE 'only in %' THEN 'unmatched'
         WHEN results.difference = 'equal' AND is_trained_apart(target_requires_grad, golden_requires_grad, verdict)
             THEN 'requires_grad'
         WHEN results.difference = 'different' AND results.outcome = 'skipped' THEN 'not judged'
         ELSE coalesce(results.difference, results.outcome)
     END AS difference,
     CASE
+        WHEN firsts.finding LIKE 'only in %' THEN NULL
         WHEN results.difference = 'equal' THEN 0
         ELSE leaf_errors.error
     END AS error,
-    leaf_text(
-        target_kind, target_type, target_dtype, target_shape, target_value,
-        statistic_text(farthest.name, farthest.target, farthest.golden), target_digest
-    )
-    || coalesce(fields_text(target_extra, target_type, golden_extra, golden_type), '')
-    || coalesce(requires_grad_text(target_requires_grad, golden_requires_grad), '') AS target,
-    leaf_text(
-        golden_kind, golden_type, golden_dtype, golden_shape, golden_value,
-        statistic_text(farthest.name, farthest.golden, farthest.target), golden_digest
-    )
-    || coalesce(fields_text(golden_extra, golden_type, target_extra, target_type), '')
-    || coalesce(requires_grad_text(golden_requires_grad, target_requires_grad), '') AS golden,
+    if(
+        firsts.finding = 'only in golden',
+        '–',
+        leaf_text(
+            target_kind, target_type, target_dtype, target_shape, target_value,
+            statistic_text(farthest.name, farthest.target, farthest.golden), target_digest
+        )
+        || coalesce(fields_text(target_extra, target_type, golden_extra, golden_type), '')
+        || coalesce(requires_grad_text(target_requires_grad, golden_requires_grad), '')
+    ) AS target,
+    if(
+        firsts.finding = 'only in target',
+        '–',
+        leaf_text(
+            golden_kind, golden_type, golden_dtype, golden_shape, golden_value,
+            statistic_text(farthest.name, farthest.golden, farthest.target), golden_digest
+        )
+        || coalesce(fields_text(golden_extra, golden_type, target_extra, target_type), '')
+        || coalesce(requires_grad_text(golden_requires_grad, target_requires_grad), '')
+    ) AS golden,
     max_diff,
     min_diff,
     mean_diff,
@@ -42,6 +53,7 @@ SELECT
     sources.row IS NOT NULL AS is_traced
 FROM (SELECT *, farthest_statistic(first_rows) AS farthest FROM first_rows) AS results
 JOIN first_ops USING (step, rank)
+JOIN firsts USING (step, rank)
 LEFT JOIN leaf_errors
     ON leaf_errors.step = results.step AND leaf_errors.rank = results.rank AND leaf_errors.row = results.row
 LEFT JOIN doubtful ON doubtful.step = results.step AND doubtful.rank = results.rank AND doubtful.row = results.row
