@@ -15,7 +15,7 @@ from lakeprobe.diagnostics import ExitCode, Volume, crash, fail, speak
 from lakeprobe.errors import LakeprobeError, UsageError
 from lakeprobe.lake.interrupting import heeding_ctrl_c
 from lakeprobe.output import document, prepare_streams
-from lakeprobe.system.files import has_working_directory
+from lakeprobe.system.files import check_text, has_working_directory
 from lakeprobe.version import __version__
 
 app = typer.Typer(
@@ -79,6 +79,8 @@ def main() -> None:
     speak(Volume.USUAL)
     try:
         with heeding_ctrl_c():
+            for word in sys.argv[1:]:
+                check_text(word)
             app(args=completed(sys.argv[1:]), prog_name="lakeprobe")
     except LakeprobeError as error:
         sys.exit(fail(error))

@@ -10,9 +10,10 @@ import math
 import os
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from functools import wraps
+from typing import Any, TextIO
 
 from lakeprobe import colours, forms
 from lakeprobe.errors import LakeprobeError, UsageError
@@ -39,15 +40,44 @@ def _replaced(error: UnicodeError) -> tuple[str, int]:
 def prepare_streams() -> None:
     """Let stdout and stderr accept every text, whatever their encoding (C and Latin locales, Windows consoles).
 
-    One that the caller closed (`>&-`) discards it, and a closed stdin (`<&-`) is empty.
+    One that the caller closed (`>&-`) discards it, and a closed stdin (`<&-`) is empty. A stderr that cannot be written
+    discards it too: the exit code stays that of what was done.
     """
     sys.stdin = sys.stdin or open(os.devnull)  # noqa: SIM115 it stays open until the program ends
     sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
     codecs.register_error("lakeprobe", _replaced)
+    if isinstance(sys.stdin, io.TextIOWrapper):
+        sys.stdin.reconfigure(errors="surrogateescape")  # whoever reads it says what is not UTF-8
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="lakeprobe")
+    _never_fail(sys.stderr)
+
+
+def _never_fail(stream: TextIO) -> None:
+    """Let `stream` discard everything from the first text on that cannot be written, whoever writes: typer, Python."""
+    for name in ("write", "flush"):
+        method = getattr(stream, name)
+        if not hasattr(method, "__wrapped__"):  # it is, where one process runs several commands
+            setattr(stream, name, _or_discard(method, stream))
+
+
+def _or_discard(method: Callable[..., object], stream: TextIO) -> Callable[..., object]:
+    @wraps(method)
+    def called(*given: object) -> object:
+        try:
+            return method(*given)
+        except OSError:
+            _discard(stream)
+            return None
+
+    return called
+
+
+def _discard(stream: TextIO) -> None:
+    """Let what `stream` still holds, and what follows, go nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def text(lines: str) -> None:
@@ -82,7 +112,7 @@ def _reader_may_leave() -> Iterator[None]:
         yield
         sys.stdout.flush()
     except OSError as error:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard(sys.stdout)
         if not isinstance(error, BrokenPipeError):
             raise LakeprobeError(f"stdout cannot be written: {error.strerror}") from error
 

@@ -539,7 +539,7 @@ class Lake:
             rows = guard.run(self._connection, query)
             if into is None or rows is None:
                 return rows
-            guard.write(self._connection, rows, Path(into), self.path)
+            guard.write(self._connection, rows, Path(into))
         return None
 
     def share_done(self) -> Callable[[], float]:

@@ -26,6 +26,11 @@ def csv_cell(value: object) -> object:
     return f"'{text}" if _FORMULA.match(text) and not _NUMBER.fullmatch(text) else text
 
 
+def as_text(name: str) -> str:
+    """Return a name of the file system as text: what is not UTF-8 in it as escapes, which no other text has there."""
+    return name.encode("utf-8", "backslashreplace").decode()
+
+
 def shown(text: str) -> str:
     """Return `text` with its control characters as JSON escapes, so that a terminal shows and does not obey them."""
     return _UNSHOWN.sub(lambda found: json.dumps(found[0])[1:-1], text)

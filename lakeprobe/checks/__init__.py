@@ -5,8 +5,21 @@ precision (`measures.py`), and judged in SQL (`sql/checks`). Only `pytorch/` and
 only inside worker processes.
 """
 
+from __future__ import annotations
+
+from lakeprobe.errors import UsageError
+
 SEED = 1234
 """Seeds random inputs, as msprobe does."""
 
 LIMIT = 60.0
 """Seconds after which a call is given up."""
+
+_MOST_SEED = 2**32 - 1
+"""The largest seed that the random generators of numpy and of both frameworks take."""
+
+
+def check_seed(seed: int) -> None:
+    """Raise UsageError unless `seed` can seed random numbers."""
+    if not 0 <= seed <= _MOST_SEED:
+        raise UsageError(f"the seed is {seed}; give a number from 0 to {_MOST_SEED}")

@@ -18,9 +18,10 @@ from msgspec.structs import asdict
 
 from lakeprobe import resources
 from lakeprobe.changes import MODES, USUAL_MODES
-from lakeprobe.checks import LIMIT, SEED, pool, stored
+from lakeprobe.checks import LIMIT, SEED, check_seed, pool, stored
 from lakeprobe.checks.calls import Answer, Perturbed, Setup
 from lakeprobe.checks.verify import Chosen, select
+from lakeprobe.compare.limits import check_seconds
 from lakeprobe.errors import UsageError
 from lakeprobe.lake import layout, views
 from lakeprobe.schema import arrow_schema
@@ -70,6 +71,8 @@ def perturb(
     unknown = [mode for mode in modes if mode not in MODES]
     if unknown or not modes:
         raise UsageError(f"there is no mode {', '.join(unknown) or 'at all'}; use some of {', '.join(MODES)}")
+    check_seconds("limit", limit)
+    check_seed(seed)
     name = name or run
     chosen = Chosen(ops, skip, (), steps, ranks, of, most)
     answers: list[Answer] = []

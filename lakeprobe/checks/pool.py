@@ -11,8 +11,8 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from queue import SimpleQueue
 from typing import IO, Any
@@ -43,20 +43,18 @@ def run_all(
     An op that takes more than `limit` seconds ends its process. Raises UsageError if no worker can start.
     """
     queue = iter(calls)  # next() on a list's iterator is atomic
-    answers: SimpleQueue[Answer | Exception | None] = SimpleQueue()
+    answers: SimpleQueue[Answer | Future[None]] = SimpleQueue()
     workers = [_Worker(setup, limit) for _ in range(max(1, min(jobs, len(calls))))]
-    threads = [threading.Thread(target=_drain, args=(worker, queue, answers), daemon=True) for worker in workers]
-    for thread in threads:
-        thread.start()
+    threads = ThreadPoolExecutor(len(workers))
     try:
-        done = running = 0
-        running = len(threads)
+        for worker in workers:
+            threads.submit(_drain, worker, queue, answers).add_done_callback(answers.put)
+        done, running = 0, len(workers)
         while running:
             answer = answers.get()
-            if answer is None:
+            if isinstance(answer, Future):
+                answer.result()  # raises what ended the thread, whatever it is
                 running -= 1
-            elif isinstance(answer, Exception):
-                raise answer
             else:
                 taken(answer)
                 done += 1
@@ -65,18 +63,16 @@ def run_all(
     finally:
         for worker in workers:
             worker.kill()
+        threads.shutdown(wait=False)
 
 
-def _drain(worker: _Worker, queue: Any, answers: SimpleQueue[Answer | Exception | None]) -> None:
+def _drain(worker: _Worker, queue: Any, answers: SimpleQueue[Answer | Future[None]]) -> None:
     try:
         for call in queue:
             answers.put(worker.answer(call))
         worker.end()
-    except (UsageError, OSError) as error:
-        answers.put(error)
     finally:
         worker.kill()
-        answers.put(None)
 
 
 class _Worker:

@@ -18,12 +18,12 @@ import numpy as np
 from msgspec import Struct
 
 from lakeprobe import resources
-from lakeprobe.checks import SEED, values
+from lakeprobe.checks import SEED, check_seed, values
 from lakeprobe.checks.calls import CASTS, KEEPS_DTYPE, NO_OPS, Call, CannotRunError, Leaf, nested, paths, values_of
 from lakeprobe.checks.standards import prepare
 from lakeprobe.checks.verify import Chosen, select
 from lakeprobe.errors import UsageError
-from lakeprobe.lake import staging, store, views
+from lakeprobe.lake import outputs, staging, store, views
 from lakeprobe.lake.connection import connect
 from lakeprobe.system.files import read_json
 
@@ -79,10 +79,17 @@ def reproduce(
     """Write the script `out` (by default OP.py) for the op `op` of `run`, and its arguments beside it as .npz.
 
     Arguments are what was dumped, or random values with the recorded statistics. Of several steps and ranks the first
-    that has the op is taken. Raises UsageError for an op that the run lacks or that cannot be rebuilt.
+    that has the op is taken. Raises UsageError for an op that the run lacks or that cannot be rebuilt, and for files
+    that exist already.
     """
+    check_seed(seed)
     path = store.check(store.choose(lake))
     wanted = re.sub(r"\.(forward|backward)$", "", op)
+    script = Path(out) if out is not None else Path(f"{re.sub(r'[^A-Za-z0-9_.-]', '_', wanted)}.py")
+    if script.suffix == ".npz":
+        raise UsageError(f"{script} is the name of a file of arguments; end that of the script in .py")
+    for file in (script, script.with_suffix(".npz")):
+        outputs.file_at(file, new=True)
     chosen = Chosen(
         (_literal(f"{wanted}.forward"),), steps=() if step is None else (step,), ranks=() if rank is None else (rank,)
     )
@@ -92,7 +99,6 @@ def reproduce(
         rows, calls, framework = select(connection, path, run, chosen, random=random)
         call = calls[rows[0]["key"]]
         limits = _limits(connection, call.api)
-    script = Path(out) if out is not None else Path(f"{re.sub(r'[^A-Za-z0-9_.-]', '_', wanted)}.py")
     try:
         described, arrays = _described(call, wanted, seed, backward, framework)
     except CannotRunError as reason:
@@ -206,8 +212,10 @@ def _write(
     text = text.replace("CALL: dict[str, Any] = {}", f"CALL: dict[str, Any] = {literal(described)}", 1)
     data = script.with_suffix(".npz")
     try:
-        np.savez(data, **arrays)  # type: ignore[arg-type] # numpy 1 would keep allow_pickle as an array
-        script.write_text(text, encoding="utf-8")
+        with outputs.draft(script, new=True) as hidden, outputs.draft(data, new=True) as hidden_data:
+            with hidden_data.open("wb") as file:  # numpy adds .npz to a name
+                np.savez(file, **arrays)  # type: ignore[arg-type] # numpy 1 would keep allow_pickle as an array
+            hidden.write_text(text, encoding="utf-8")
     except OSError as error:
         raise UsageError(f"{script} cannot be written: {error.strerror}") from error
     return Script(script, data)

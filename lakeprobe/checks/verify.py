@@ -18,10 +18,11 @@ from msgspec import Struct, field
 from msgspec.structs import asdict, replace
 
 from lakeprobe import resources
-from lakeprobe.checks import LIMIT, SEED, pool, standards, stored
+from lakeprobe.checks import LIMIT, SEED, check_seed, pool, standards, stored
 from lakeprobe.checks.calls import Answer, Call, Leaf, Outcome, Setup
+from lakeprobe.compare.limits import check_seconds
 from lakeprobe.errors import UsageError
-from lakeprobe.lake import layout, views
+from lakeprobe.lake import layout, outputs, views
 from lakeprobe.lake.comparison import load as load_comparison
 from lakeprobe.lake.connection import quiet
 from lakeprobe.lake.interrupting import interruptible
@@ -104,6 +105,10 @@ def verify(
     """
     start = time.monotonic()
     standards.check_standard(standard)
+    check_seconds("limit", limit)
+    check_seed(seed)
+    if save_errors is not None:
+        outputs.check_folder(Path(save_errors))
     name = name or run
     chosen = Chosen(ops, skip, modules, steps, ranks, of, most)
     with stored.opened(lake, "verification", name) as (path, connection):
@@ -309,7 +314,7 @@ def _answer_schema() -> pa.Schema:
 
 def _save_errors(judged: pa.Table, calls: Mapping[str, Call], setup: Setup, folder: Path, limit: float) -> None:
     """Run the calls that failed once more, in a worker that keeps inputs and results as .npy files."""
-    folder.mkdir(parents=True, exist_ok=True)
+    outputs.folder(folder)
     failed = {row["key"] for row in judged.select(["key", "status"]).to_pylist() if row["status"] == "error"}
     wanted = [call for key, call in calls.items() if key in failed]
     saving = replace(setup, save=str(folder.absolute()))

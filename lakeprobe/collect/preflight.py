@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from lakeprobe.errors import LakeError, UsageError
-from lakeprobe.lake import layout
+from lakeprobe.lake import layout, outputs
 from lakeprobe.readers.preflight import FILE, VERSION
 from lakeprobe.system import files
 from lakeprobe.version import __version__
@@ -89,12 +89,12 @@ def preflight(
 def write(found: Mapping[str, Any], folder: Path) -> Path:
     """Write what was gathered into `folder`, for this process's rank. Returns the folder of the rank.
 
-    Raises LakeError if it cannot be written.
+    Raises UsageError for a folder in a lake, and LakeError if it cannot be written.
     """
     place = folder / f"rank{rank()}"
     try:
-        place.mkdir(parents=True, exist_ok=True)
-        with files.draft(place / FILE) as path:
+        outputs.folder(place)
+        with outputs.draft(place / FILE) as path:
             path.write_text(json.dumps(found, indent=1), encoding="utf-8")
     except OSError as error:
         raise LakeError.from_system(error, place, "nothing was written") from error

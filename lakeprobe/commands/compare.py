@@ -160,6 +160,7 @@ def compare(
 
     from lakeprobe import diagnostics
     from lakeprobe.compare.run import compare as run_compare
+    from lakeprobe.lake import outputs
     from lakeprobe.reports.terminal import shard_line
     from lakeprobe.system import files
     from lakeprobe.work import default_jobs, use_engine
@@ -170,6 +171,7 @@ def compare(
         files.leave_sync_to_the_system()
     if format is not None and output is None:
         raise UsageError(f"--format {format} writes files; name their folder with -o")
+    outputs.check_folder(output)
     if target_path is not None or golden_path is not None:
         if target is not None or golden is not None:
             raise UsageError("give TARGET and GOLDEN, or -tp and -gp, not both")

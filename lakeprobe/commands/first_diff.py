@@ -55,12 +55,13 @@ def first_diff(
     """
     from lakeprobe import diagnostics, output
     from lakeprobe.analysis.summary import summarise
-    from lakeprobe.lake import store
+    from lakeprobe.lake import outputs, store
     from lakeprobe.lake.connection import query_errors
     from lakeprobe.reports.diff_analyze import write
     from lakeprobe.reports.terminal import noise_line, unordered_text
     from lakeprobe.session import Lake
 
+    outputs.refuse_lake(diff_analyze)
     with query_errors(), Lake(store.check(store.choose(lake))) as opened:
         result = opened.comparison(comparison)
         with diagnostics.working("looking for the first difference"):

@@ -47,11 +47,12 @@ def map(
     """
     from lakeprobe import diagnostics
     from lakeprobe import output as stdout
-    from lakeprobe.errors import LakeError, UsageError
+    from lakeprobe.errors import LakeError
+    from lakeprobe.lake import outputs
     from lakeprobe.mapping.propose import propose
 
-    if output is not None and output.exists():
-        raise UsageError(f"{output} exists already; name another file, or remove it first")
+    if output is not None:
+        outputs.file_at(output, new=True)
     with diagnostics.working("searching a mapping"):
         proposal = propose(target, golden, lake=lake, step=step, rank=rank)
     text = proposal.yaml(kind.value)
@@ -59,8 +60,8 @@ def map(
         stdout.document(text)
     else:
         try:
-            with output.open("x", encoding="utf-8") as file:
-                file.write(text)
+            with outputs.draft(output, new=True) as hidden:
+                hidden.write_text(text, encoding="utf-8")
         except OSError as error:
             raise LakeError.from_system(error, output, "no mapping was written") from error
     for line in proposal.summary():

@@ -66,7 +66,7 @@ def merge(
     """
     from lakeprobe import diagnostics
     from lakeprobe.analysis import merge as merging
-    from lakeprobe.lake import store
+    from lakeprobe.lake import outputs, store
     from lakeprobe.lake.connection import query_errors
     from lakeprobe.readers import merge_config
 
@@ -75,6 +75,7 @@ def merge(
         raise UsageError(f"--format {form} writes files; name their folder with -o")
     if output is not None and form == "table":
         raise UsageError("--format table is for the terminal; use xlsx, csv or parquet with -o, or leave out -o")
+    outputs.check_folder(output)
     apis, metrics = merge_config.read_config(config) if config else ((), ())
     path = store.choose(lake)
     comparisons, files = merging.sources(path, sources)

@@ -60,11 +60,14 @@ def perturb(
     from lakeprobe import output as results
     from lakeprobe.changes import USUAL_MODES
     from lakeprobe.checks.perturb import perturb as run_perturb
+    from lakeprobe.lake import outputs
     from lakeprobe.lake.connection import query_errors, records
     from lakeprobe.reports.verification_files import write_free_benchmark
     from lakeprobe.session import Lake
     from lakeprobe.work import default_jobs
 
+    if output is not None:
+        outputs.file_at(output)
     with diagnostics.progress("perturbing") as progress:
         report = run_perturb(
             run, ops or (), lake=lake, name=name, modes=mode or USUAL_MODES, device=device, random=random,

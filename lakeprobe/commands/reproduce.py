@@ -34,7 +34,7 @@ def reproduce(
 
     The script needs torch and numpy, and nothing of lakeprobe. Its arguments are beside it, as .npz. It runs the op on
     the device that its option names, compares with higher precision, prints a table, and exits with 1 if the op is
-    wrong.
+    wrong. Existing files are not overwritten.
 
     Example: lakeprobe reproduce npu Functional.gelu.3 -o gelu.py
     """

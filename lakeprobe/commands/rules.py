@@ -62,15 +62,14 @@ def new_rule(
     from lakeprobe import diagnostics
     from lakeprobe.compare import rule as rules
     from lakeprobe.errors import UsageError
+    from lakeprobe.lake import outputs
 
     copied = rules.load(source)
     views = ", ".join(rules.CONTRACT)
     head = f"-- {file.stem}: a copy of {copied.name}; change its views ({views}) and thresholds: docs/rules.md."
     try:
-        with file.open("x", encoding="utf-8") as written:
-            written.write(f"{head}\n{copied.sql}")
-    except FileExistsError as error:
-        raise UsageError(f"{file} exists already; name a new file") from error
+        with outputs.draft(file, new=True) as hidden:
+            hidden.write_text(f"{head}\n{copied.sql}", encoding="utf-8")
     except OSError as error:
         raise UsageError(f"{file} cannot be written: {error.strerror}") from error
     diagnostics.note(f"written: {file}; edit it, then: lakeprobe compare TARGET GOLDEN --sql {shlex.quote(str(file))}")

@@ -34,6 +34,7 @@ def sql(
     from lakeprobe.lake import store
     from lakeprobe.lake.connection import query_errors
     from lakeprobe.session import Lake
+    from lakeprobe.system.files import check_text
 
     if query is not None and file is not None:
         raise UsageError("give a query or --file, not both")
@@ -43,6 +44,7 @@ def sql(
         except (OSError, UnicodeDecodeError) as error:
             raise UsageError(f"{file} cannot be read as a query: {error}") from error
     query = sys.stdin.read() if query is None else query
+    check_text(query)
     if not query.strip():
         raise UsageError("the query is empty; give one as an argument, with --file, or on stdin")
     chosen = format.value if format else "table" if sys.stdout.isatty() else "csv"

@@ -100,11 +100,13 @@ def verify(
     from lakeprobe import diagnostics
     from lakeprobe import output as results
     from lakeprobe.checks.verify import verify as run_verify
+    from lakeprobe.lake import outputs
     from lakeprobe.lake.connection import query_errors, records
     from lakeprobe.reports.verification_text import verification_text
     from lakeprobe.session import Lake
     from lakeprobe.work import default_jobs
 
+    outputs.check_folder(output)
     with diagnostics.progress("verifying") as progress:
         report = run_verify(
             run, ops or (), lake=lake, name=name, device=device, standard=standard, random=random, seed=seed,

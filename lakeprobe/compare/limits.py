@@ -27,6 +27,9 @@ _AGAIN_AFTER = 0.05
 _LEAST = 32 * 2**20
 """Bytes of memory that the smallest comparison needs."""
 
+_LONGEST_WAIT = 1_000_000_000
+"""Seconds that every thread and process can wait; for ten times as many, Python raises OverflowError."""
+
 WhenOver = Callable[[], object]
 
 _MEMORY = re.compile(r"(\d+(?:\.\d+)?)\s*(%|[kmgt]i?b)", re.IGNORECASE)
@@ -81,6 +84,12 @@ def _interrupt_when_over(
     while not ended.is_set():
         connection.interrupt()
         ended.wait(_AGAIN_AFTER)
+
+
+def check_seconds(option: str, seconds: float | None) -> None:
+    """Raise UsageError unless `seconds`, the value of `option`, can be waited for; None is no limit."""
+    if seconds is not None and not 0 <= seconds <= _LONGEST_WAIT:  # NaN is not
+        raise UsageError(f"{option} is {seconds:g} seconds; give a number from 0 to {_LONGEST_WAIT}")
 
 
 def _too_long(origin: str, seconds: float | None) -> RuleError:

@@ -122,6 +122,7 @@ def compare(
     started = time.monotonic()
     loaded = rules.load(rule) if rule else None
     mappings = mappings or Mappings()
+    limits.check_seconds("timeout", timeout)
     most = limits.memory_bytes(memory) if memory else None
     if tensors is not None:
         layout.check_storage(tensors)

@@ -25,7 +25,7 @@ from lakeprobe.export import json_text, side_files, tensor_files
 from lakeprobe.export.entries import Leaf, Op, entry_text
 from lakeprobe.export.side_files import write_members
 from lakeprobe.export.unit_tables import UnitTables
-from lakeprobe.lake import layout, store
+from lakeprobe.lake import layout, outputs, store
 from lakeprobe.lake.layout import UnitKey
 from lakeprobe.lake.unit import sound
 from lakeprobe.readers.debug import DEBUG_FILE
@@ -132,8 +132,7 @@ def _chosen(lake: Path, run: str, steps: Sequence[int], ranks: Sequence[int]) ->
 
 def _check_target(target: Path, lake: Path, replaced: bool) -> None:
     """Raise UsageError unless an export may replace `target`."""
-    if target.is_relative_to(lake.resolve()):
-        raise UsageError(f"{target} is in the lake; choose a folder outside it")
+    outputs.refuse_lake(target)
     if not target.exists():
         return
     if not target.is_dir():

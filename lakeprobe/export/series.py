@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakeprobe import resources
 from lakeprobe.errors import LakeError, UsageError
+from lakeprobe.lake import outputs
 from lakeprobe.shown import csv_cell
 from lakeprobe.system import files
 
@@ -50,9 +51,7 @@ def export_series(
         raise UsageError(f"export: digits should be from 0 to {_MOST_DIGITS}, and steps in a file from 1")
     if not connection.execute("SELECT count(*) FROM series WHERE run = $run", {"run": run}).fetchall()[0][0]:
         raise UsageError(f"the lake has no monitored run {run}")
-    target = files.absolute(out)
-    if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise UsageError(f"{target} is not an empty folder; choose another")
+    target = outputs.empty_folder(out)
     draft = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
     try:
         draft.mkdir(parents=True)

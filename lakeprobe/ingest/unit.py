@@ -17,13 +17,14 @@ from typing import TYPE_CHECKING
 import xxhash
 from msgspec import Struct, field
 
-from lakeprobe.errors import LakeError
+from lakeprobe.errors import DumpError, LakeError
 from lakeprobe.lake import layout, staging
 from lakeprobe.lake.layout import UnitKey
 from lakeprobe.lake.log import Snapshot
 from lakeprobe.lake.unit import UnitWriter, read_dump
 from lakeprobe.readers.formats import FORMATS
 from lakeprobe.readers.source import COUNTS, Emit, Source, Summary
+from lakeprobe.shown import as_text
 from lakeprobe.system import files
 from lakeprobe.system.files import blocks
 from lakeprobe.system.own_process import give_memory_back
@@ -125,7 +126,7 @@ def _write(writer: UnitWriter, contents: Contents, task: UnitTask, fingerprint: 
     summary, summaries = Summary(), []
     for source in task.sources:
         read = FORMATS[source.format].read(source, contents.of(source.tensors), _after(summary, writer.write))
-        read.notes += source.notes
+        read.notes += map(as_text, source.notes)
         summaries.append(read)
         _add(summary, read)
     writer.write_rows("contents", contents.close())
@@ -200,10 +201,13 @@ def _head(sources: Sequence[Source], summaries: Sequence[Summary]) -> str:
 def fingerprint_of(sources: Sequence[Source], tensors: str) -> str:
     """Return the XXH3-128 hash of the dumps' files, and of the tensor files' names, sizes and times unless left out.
 
-    A source without files of its own is always identified by its tensor files.
+    A source without files of its own is always identified by its tensor files. Raises DumpError for names that no table
+    could hold.
     """
     state = xxhash.xxh3_128()
     for source in sources:
+        for path in (source.folder, *source.files):
+            _check_name(path)
         state.update(f"{source.format}\0{source.part}\0".encode())
         for path in source.files:
             if source.files_hold_tensors:
@@ -217,6 +221,11 @@ def fingerprint_of(sources: Sequence[Source], tensors: str) -> str:
             for line in sorted(_file_states(source.tensors)):
                 state.update(os.fsencode(line))
     return state.hexdigest()
+
+
+def _check_name(path: Path) -> None:
+    if as_text(str(path)) != str(path):
+        raise DumpError(f"{as_text(str(path))} has a name that is not UTF-8 text; rename it")
 
 
 def _file_states(folder: Path) -> Iterator[str]:

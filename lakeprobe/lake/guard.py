@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lakeprobe.errors import LakeError, RuleError, UsageError
+from lakeprobe.lake import outputs
 from lakeprobe.output import in_json
 from lakeprobe.resources import quote_text
 
@@ -105,28 +106,23 @@ def _plan(connection: duckdb.DuckDBPyConnection, text: str) -> Iterator[str]:
         pending += node["children"]
 
 
-def write(connection: duckdb.DuckDBPyConnection, rows: duckdb.DuckDBPyRelation, path: Path, lake: Path) -> None:
+def write(connection: duckdb.DuckDBPyConnection, rows: duckdb.DuckDBPyRelation, path: Path) -> None:
     """Write `rows` to a csv, json or parquet file, depending on its suffix.
 
-    Raises UsageError for another suffix and for a file in the lake, and LakeError.
+    Raises UsageError for another suffix and for a file in a lake, and LakeError.
     """
     suffix = path.suffix.lower()
     if suffix not in (forms := sorted([*_COPIED, ".json"])):
         raise UsageError(f"{path} ends in none of {', '.join(forms)}; these can be written")
-    if lake.resolve() in (folder := path.resolve().parent, *folder.parents):
-        raise UsageError(f"{path} is in the lake {lake}; write to another folder")
-    draft = path.with_name(f".{path.name}.draft")
     try:
-        rows.create_view("written_rows", replace=True)
-        if suffix == ".json":
-            _write_json(connection, draft)
-        else:
-            connection.execute(f"COPY (FROM written_rows) TO {quote_text(str(draft))} ({_COPIED[suffix]})")
-        draft.replace(path)
+        with outputs.draft(path) as hidden:
+            rows.create_view("written_rows", replace=True)
+            if suffix == ".json":
+                _write_json(connection, hidden)
+            else:
+                connection.execute(f"COPY (FROM written_rows) TO {quote_text(str(hidden))} ({_COPIED[suffix]})")
     except OSError as error:
         raise LakeError.from_system(error, path, "nothing was written") from error
-    finally:
-        draft.unlink(missing_ok=True)
 
 
 def _write_json(connection: duckdb.DuckDBPyConnection, path: Path) -> None:

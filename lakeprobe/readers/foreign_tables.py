@@ -22,6 +22,7 @@ from lakeprobe.errors import DumpError
 from lakeprobe.readers import table_files
 from lakeprobe.readers.source import Listing, numbered
 from lakeprobe.readers.table_files import ENDINGS, MOST_COLUMNS, Row
+from lakeprobe.shown import as_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -379,7 +380,7 @@ def _batches(table: ForeignTable, leading: Sequence[str], schema: pa.Schema) -> 
     fields = list(schema)[len(leading) :]
     for file in table.files:
         for sheet, rows in _blocks(file):
-            origin = {"file": _shown(file.path.name), "step": file.step, "rank": file.rank, "sheet": sheet}
+            origin = {"file": as_text(file.path.name), "step": file.step, "rank": file.rank, "sheet": sheet}
             arrays = [
                 pa.array([origin[name]] * len(rows), field.type) for name, field in zip(leading, schema, strict=False)
             ]
@@ -389,11 +390,6 @@ def _batches(table: ForeignTable, leading: Sequence[str], schema: pa.Schema) -> 
                 pa.array(column, pa.string()).cast(field.type) for column, field in zip(cells, fields, strict=True)
             ]
             yield pa.RecordBatch.from_arrays(arrays, schema=schema)
-
-
-def _shown(name: str) -> str:
-    """A file's name as text, though it may not be UTF-8."""
-    return name.encode("utf-8", "backslashreplace").decode()
 
 
 def _blocks(file: TableFile) -> Iterator[tuple[str, list[Row]]]:

@@ -19,7 +19,7 @@ from openpyxl.utils import get_column_letter
 
 from lakeprobe import metrics, resources
 from lakeprobe.errors import LakeError
-from lakeprobe.lake import views
+from lakeprobe.lake import outputs, views
 from lakeprobe.lake.comparison import RESULTS_FILE, STACKS_FILE, StoredComparison
 from lakeprobe.lake.connection import columns_of, connect, records
 from lakeprobe.reports import files, workbook
@@ -27,7 +27,6 @@ from lakeprobe.reports.first_difference_text import origins_text
 from lakeprobe.reports.verdict_text import verdict_lines
 from lakeprobe.resources import quote_identifier
 from lakeprobe.schema import metrics as declared
-from lakeprobe.system.files import draft
 
 if TYPE_CHECKING:
     import duckdb
@@ -77,9 +76,8 @@ _FEW = ("max_relative", "norm_relative", "max_relative_error", "one_thousandth_r
 def write(comparison: StoredComparison, summary: Summary, found: FirstDifference, folder: Path) -> Path:
     """Write the workbook of all steps and ranks into `folder`. Returns the file. Raises LakeError."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        path = files.free_path(folder, "compare_result", "xlsx")
-        with draft(path) as hidden, connect() as connection:
+        path = files.free_path(outputs.folder(folder), "compare_result", "xlsx")
+        with outputs.draft(path) as hidden, connect() as connection:
             _fill(comparison, summary, found, connection).save(hidden)
     except OSError as error:
         raise LakeError.from_system(error, folder, "the report was not written") from error

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakeprobe import resources
 from lakeprobe.errors import LakeError
+from lakeprobe.lake import outputs
 from lakeprobe.lake.comparison import ComparedUnit, StoredComparison
 from lakeprobe.reports import table
 
@@ -31,11 +32,16 @@ def diff_analyze(comparison: StoredComparison, found: FirstDifference) -> dict[s
 
 
 def write(comparison: StoredComparison, found: FirstDifference, place: Path) -> Path:
-    """Write the report to the file `place`, or into the folder `place` under msprobe's name. Raises LakeError."""
+    """Write the report to the file `place`, or into the folder `place` under msprobe's name.
+
+    Raises UsageError and LakeError.
+    """
     path = place if place.suffix == ".json" else place / f"diff_analyze_{time.time_ns()}.json"
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(diff_analyze(comparison, found), indent=2, ensure_ascii=False), encoding="utf-8")
+        outputs.folder(path.parent)
+        with outputs.draft(path) as hidden:
+            content = json.dumps(diff_analyze(comparison, found), indent=2, ensure_ascii=False)
+            hidden.write_text(content, encoding="utf-8")
     except OSError as error:
         raise LakeError.from_system(error, path, "the report was not written") from error
     return path

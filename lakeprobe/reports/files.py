@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from lakeprobe import forms
 from lakeprobe.errors import LakeError
+from lakeprobe.lake import outputs
 from lakeprobe.lake.comparison import ComparedUnit, StoredComparison
 from lakeprobe.reports import table
 from lakeprobe.resources import quote_text
-from lakeprobe.system.files import draft
 
 if TYPE_CHECKING:
     import duckdb
@@ -39,10 +39,9 @@ def write(comparison: StoredComparison, folder: Path, format: str) -> list[Path]
     written = []
 
     def write_one(unit: ComparedUnit, write_to: Callable[[Path], None]) -> None:
-        place = folder / f"step{unit.step}" if several_steps else folder
-        place.mkdir(parents=True, exist_ok=True)
+        place = outputs.folder(folder / f"step{unit.step}" if several_steps else folder)
         path = free_path(place, _stem(unit, several_ranks), forms.suffix(format))
-        with draft(path) as hidden:
+        with outputs.draft(path) as hidden:
             write_to(hidden)
         written.append(path)
 
@@ -72,9 +71,9 @@ def _stem(unit: ComparedUnit, several_ranks: bool) -> str:
 def write_text(text: str, folder: Path, stem: str) -> Path:
     """Write `text` into a new file in `folder` that is named after `stem` and the time. Raises LakeError."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        path = free_path(folder, stem, "txt")
-        path.write_text(text, encoding="utf-8")
+        path = free_path(outputs.folder(folder), stem, "txt")
+        with outputs.draft(path) as hidden:
+            hidden.write_text(text, encoding="utf-8")
     except OSError as error:
         raise LakeError.from_system(error, folder, "the report was not written") from error
     return path

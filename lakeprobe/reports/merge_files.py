@@ -12,9 +12,9 @@ from lakeprobe import forms
 from lakeprobe.analysis import merge as merging
 from lakeprobe.analysis.merge import Merge, Sheet
 from lakeprobe.errors import LakeError
+from lakeprobe.lake import outputs
 from lakeprobe.lake.connection import define_macros
 from lakeprobe.reports.files import CSV_CELLS, free_path
-from lakeprobe.system.files import draft
 
 if TYPE_CHECKING:
     import duckdb
@@ -42,8 +42,7 @@ def write(
     written = []
     try:
         for step, of_step in groupby(sheets, lambda sheet: sheet.step):
-            place = folder / f"step{step}" if len(merge.steps) > 1 else folder
-            place.mkdir(parents=True, exist_ok=True)
+            place = outputs.folder(folder / f"step{step}" if len(merge.steps) > 1 else folder)
             written += write_sheets(connection, of_step, place)
     except OSError as error:
         raise LakeError.from_system(error, folder, "the merge was not written") from error
@@ -57,7 +56,7 @@ def write_csv(connection: duckdb.DuckDBPyConnection, sheets: Iterator[Sheet], fo
     for sheet in sheets:
         metric = re.sub(r"\W+", "_", sheet.metric)
         path = free_path(folder, f"{STEM}_{metric}", "csv")
-        with draft(path) as hidden:
+        with outputs.draft(path) as hidden:
             sheet.rows.project(CSV_CELLS).write_csv(str(hidden), header=True)
         written.append(path)
     return written
@@ -70,7 +69,7 @@ def write_parquet(connection: duckdb.DuckDBPyConnection, sheets: Iterator[Sheet]
     path = free_path(folder, STEM, "parquet")
     tables = (merging.rows(connection, sheet).to_arrow_table() for sheet in sheets)
     first = next(tables)
-    with draft(path) as hidden, ParquetWriter(hidden, first.schema, compression="zstd") as writer:
+    with outputs.draft(path) as hidden, ParquetWriter(hidden, first.schema, compression="zstd") as writer:
         for table in chain((first,), tables):
             writer.write_table(table)
     return [path]
@@ -89,7 +88,7 @@ def write_workbook(connection: duckdb.DuckDBPyConnection, sheets: Iterator[Sheet
         sheet.rows.create_view("merge_sheet", replace=True)
         headers, rows = workbook.columns_and_rows(connection, "FROM merge_sheet")
         _add_sheet(book, sheet.metric, headers, rows)
-    with draft(path) as hidden:
+    with outputs.draft(path) as hidden:
         book.save(hidden)
     return [path]
 

@@ -18,6 +18,7 @@ from msgspec.structs import asdict
 
 from lakeprobe.analysis.drift import Drift, Followed
 from lakeprobe.errors import LakeError, UsageError
+from lakeprobe.lake import outputs
 from lakeprobe.output import ranges
 
 if TYPE_CHECKING:
@@ -81,10 +82,11 @@ class DriftReport(Drift, frozen=True):
 
 
 def checked(path: str | os.PathLike[str]) -> Path:
-    """Return `path`. Raises UsageError for a suffix other than that of a picture, or without matplotlib."""
+    """Return `path`. Raises UsageError for a suffix or place that is not that of a picture, or without matplotlib."""
     chosen = Path(path)
     if chosen.suffix.lower() not in FORMATS:
         raise UsageError(f"{chosen} is not a picture; end its name in {' or '.join(FORMATS)}")
+    outputs.file_at(chosen)
     _figure_class()
     return chosen
 
@@ -98,7 +100,8 @@ def write(drift: Followed, path: str | os.PathLike[str]) -> Path:
     with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "lakeprobe"}):
         metadata = {"Date": None} if chosen.suffix.lower() == ".svg" else {}
         try:
-            figure(drift).savefig(chosen, dpi=150, metadata=metadata)
+            with outputs.draft(chosen) as hidden:
+                figure(drift).savefig(hidden, format=chosen.suffix[1:].lower(), dpi=150, metadata=metadata)
         except OSError as error:
             raise LakeError.from_system(error, chosen, "the picture was not written") from error
     return chosen

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lakeprobe.errors import LakeError, UsageError
+from lakeprobe.lake import outputs
 from lakeprobe.shown import csv_cell
 from lakeprobe.system import files
 
@@ -26,9 +27,7 @@ def write(signs: Signs, out: str | os.PathLike[str], *, pictures: bool = False) 
     With `pictures` also rankR/similarities_picture/PARAMETER_similarities.png, which needs matplotlib. Raises
     UsageError for a folder that is not empty, and LakeError.
     """
-    target = files.absolute(out)
-    if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise UsageError(f"{target} is not an empty folder; choose another")
+    target = outputs.empty_folder(out)
     draft = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
     try:
         for rank, lines in _by_rank(signs).items():

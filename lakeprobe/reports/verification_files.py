@@ -9,6 +9,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from lakeprobe.errors import LakeError
+from lakeprobe.lake import outputs
 from lakeprobe.shown import csv_cell
 
 _DETAILS = (
@@ -51,7 +53,6 @@ def write(rows: Sequence[Mapping[str, Any]], folder: Path) -> list[Path]:
     `rows` are those of one verification in its order, of the origin device. A cell that a spreadsheet would read as a
     formula begins with an apostrophe.
     """
-    folder.mkdir(parents=True, exist_ok=True)
     stamp = time.strftime("%Y%m%d%H%M%S")
     paths = [folder / f"accuracy_checking_{kind}_{stamp}.csv" for kind in ("result", "details")]
     _write(paths[0], _RESULT, [_result(list(group)) for _, group in groupby(rows, _call)])
@@ -69,14 +70,12 @@ def write_free_benchmark(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
         ]
         for row in rows if row["is_consistent"] is False
     ]  # fmt: skip
-    path.parent.mkdir(parents=True, exist_ok=True)
     _write(path, _FREE_BENCHMARK, [[_cell(value) for value in line] for line in cells])
 
 
 def write_code_mapping(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
     """Write code_mapping.csv: the files of kernels with their lines of code, which stand below each other in a cell."""
     cells = [[_cell(row["file_path"]), _lines(row["code_stack"]), _cell(row["scope_name"])] for row in rows]
-    path.parent.mkdir(parents=True, exist_ok=True)
     _write(path, _CODE_MAPPING, cells)
 
 
@@ -134,9 +133,12 @@ def _cell(value: Any) -> str:
 
 
 def _write(path: Path, headers: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    draft = path.with_name(f".{path.name}")
-    with draft.open("w", encoding="utf-8-sig", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(headers)
-        writer.writerows(rows)
-    draft.replace(path)
+    """Write a table, and the folders that it needs. Raises UsageError and LakeError."""
+    try:
+        outputs.folder(path.parent)
+        with outputs.draft(path) as hidden, hidden.open("w", encoding="utf-8-sig", newline="") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerow(headers)
+            writer.writerows(rows)
+    except OSError as error:
+        raise LakeError.from_system(error, path, "the table was not written") from error

@@ -1,4 +1,4 @@
-"""Files as each system offers them: locks, drafts, exclusive creation, sync, the exchange of two folders, reading.
+"""Files as each system offers them: locks, exclusive creation, sync, the exchange of two folders, reading.
 
 Linux supports all of them. macOS cannot exchange folders; callers rename twice instead. Windows has neither POSIX locks
 nor reads at an offset; `lock` raises a LakeError there. A file system without locks or links shows that by its errors.
@@ -15,12 +15,13 @@ import shutil
 import stat
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, BinaryIO, cast
 
 from lakeprobe.bounds import LARGEST_CONFIGURATION
 from lakeprobe.errors import LakeError, UsageError
+from lakeprobe.shown import as_text
 from lakeprobe.system.storage import RemotePath, is_address
 from lakeprobe.system.window import PathInFile
 
@@ -232,17 +233,6 @@ def blocks(path: Path) -> Iterator[bytes]:
             yield block
 
 
-@contextmanager
-def draft(path: Path) -> Iterator[Path]:
-    """Yield a hidden path to write to. It becomes `path` when the block ends, and is removed if that fails."""
-    hidden = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        yield hidden
-        hidden.replace(path)
-    finally:
-        hidden.unlink(missing_ok=True)
-
-
 def open_regular(path: str | Path, buffering: int = -1) -> BinaryIO:
     """Return the file at `path`, opened for reading. `buffering` is the same as in `open`.
 
@@ -269,8 +259,11 @@ def descriptor_of(path: str | Path) -> int:
 
 
 def kind_of(mode: int) -> str:
-    """Return what kind of file this mode describes, other than a regular one."""
-    kinds = {stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
+    """Return what this mode, with links followed, describes. A link that can be followed for ever remains one."""
+    kinds = {
+        stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device",
+        stat.S_IFDIR: "a folder", stat.S_IFREG: "a file", stat.S_IFLNK: "a link to itself",
+    }  # fmt: skip
     return kinds.get(stat.S_IFMT(mode), "a special file")
 
 
@@ -367,8 +360,16 @@ def has_working_directory() -> bool:
 
 
 def absolute(path: str | os.PathLike[str]) -> Path:
-    """Return `path` as an absolute path with ~ expanded. Raises UsageError if ~ names no user."""
-    return expanded(path).absolute()
+    """Return `path` as an absolute path with ~ expanded. Raises UsageError if ~ names no user, or for no text."""
+    place = expanded(path).absolute()
+    check_text(str(place))
+    return place
+
+
+def check_text(given: str) -> None:
+    """Raise UsageError for a path or word that is not UTF-8: no table and no query can hold it."""
+    if as_text(given) != given:
+        raise UsageError(f"{as_text(given):.200} is not UTF-8 text; rename it, or write it in UTF-8")
 
 
 def expanded(path: str | os.PathLike[str]) -> Path:

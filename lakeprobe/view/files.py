@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lakeprobe import forms
-from lakeprobe.errors import LakeError, UsageError
+from lakeprobe.errors import LakeError
+from lakeprobe.lake import outputs
 from lakeprobe.view.levels import subject
 from lakeprobe.view.page import MOST_UNITS
 from lakeprobe.work import Progress
@@ -37,15 +38,15 @@ def write(
     units that matter most, and an overview of all; with `all_units`, the others get pages of their own, which it links
     to. `progress` receives the number of units that are drawn, and of all.
 
-    Raises UsageError for a name, step or rank that does not exist, and LakeError for a file that cannot be written.
+    Raises UsageError for a name, step or rank that does not exist and for a place that no file may take, and LakeError
+    for a file that cannot be written.
     """
     writer = forms.check(format, WRITERS)
     place = path or Path(f"{name}.{format}")
-    if place.is_dir():
-        raise UsageError(f"{place} is a folder; name a file with -o")
+    outputs.file_at(place)
     shown = subject(lake, name, steps, ranks)
     try:
-        place.parent.mkdir(parents=True, exist_ok=True)
+        outputs.folder(place.parent)
         writer(connection, lake, shown, place, most, all_units, progress)
     except OSError as error:
         raise LakeError.from_system(error, place, "the view was not written") from error

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from lakeprobe.analysis.query import stage_connection
+from lakeprobe.lake import outputs
 from lakeprobe.lake.unit import sound
-from lakeprobe.system.files import draft
 from lakeprobe.version import __version__
 from lakeprobe.view.answer import answer, plain
 from lakeprobe.view.columns import Texts, floats, integers, packed
@@ -68,7 +68,7 @@ def write(
         for done, (unit, place) in enumerate(others.items()):
             if progress:
                 progress(done, len(places))
-            place.parent.mkdir(exist_ok=True)
+            outputs.folder(place.parent)
             _write_draft(place, _page(stages, subject, overview, [unit], places, place.parent))
         if progress:
             progress(len(others), len(places))
@@ -83,7 +83,7 @@ def html(stages: duckdb.DuckDBPyConnection, subject: Subject, said: Record, most
 
 
 def _write_draft(path: Path, page: str) -> None:
-    with draft(path) as hidden:
+    with outputs.draft(path) as hidden:
         hidden.write_text(page, encoding="utf-8")
 
 

@@ -20,11 +20,11 @@ from lakeprobe import resources
 from lakeprobe.analysis import overflow as overflowing
 from lakeprobe.analysis.query import stage_connection
 from lakeprobe.analysis.transfers import keep_transfers
+from lakeprobe.lake import outputs
 from lakeprobe.lake.comparison import ComparedUnit
 from lakeprobe.lake.connection import columns_of
 from lakeprobe.lake.connection import records as rows_of
 from lakeprobe.reports import table
-from lakeprobe.system.files import draft
 from lakeprobe.view.graph import COLLECTION, ROOT, Node, graph, in_order
 from lakeprobe.view.levels import Record, Subject, judge, records
 from lakeprobe.work import Progress
@@ -108,7 +108,11 @@ def write(
 
     Raises OSError, and sqlite3.Error if the file cannot be written.
     """
-    with draft(path) as hidden, closing(sqlite3.connect(hidden)) as database, stage_connection(connection) as stages:
+    with (
+        outputs.draft(path) as hidden,
+        closing(sqlite3.connect(hidden)) as database,
+        stage_connection(connection) as stages,
+    ):
         judge(stages, subject)
         database.execute("PRAGMA synchronous = OFF")  # a draft: nobody reads it before it is whole
         for name, columns in (("nodes", _NODE_COLUMNS), ("config", _CONFIG_COLUMNS), ("stack", _STACK_COLUMNS)):

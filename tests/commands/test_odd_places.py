@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from program import dump_text, lakeprobe, real_program, write_dump
 
@@ -236,3 +237,83 @@ def test_tensors_in_sql_and_python(tmp_path: Path) -> None:
             opened.tensor("npu", "nothing", slot)
     done = lakeprobe("sql", measured, "--lake", tmp_path / "lake")
     assert (done.code, done.out) == (0, "error\n2.0\n")
+
+
+@pytest.mark.parametrize(("words", "named"), [
+    (("ingest", "p\udcff", "--lake", "other"), "p\\udcff"),
+    (("ls", "--lake", "L\udcff"), "L\\udcff"),
+    (("view", "npu", "-o", "v\udcff.html"), "v\\udcff.html"),
+    (("note", "npu", "\udcff"), "\\udcff"),
+    (("sql", "select '\udcff'"), "select '\\udcff'"),
+    (("sql", "select 1 as a", "--write", "e\udcff.csv"), "e\\udcff.csv"),
+    (("compare", "npu", "gpu", "-o", "o\udcff"), "o\\udcff"),
+])  # fmt: skip
+def test_words_that_are_not_utf8(
+    lake: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], named: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    before = {path.name for path in tmp_path.iterdir()}
+    done = lakeprobe(*words)
+    assert (done.code, done.line) == (2, f"lakeprobe: {named} is not UTF-8 text; rename it, or write it in UTF-8")
+    assert {path.name for path in tmp_path.iterdir()} == before
+
+
+def test_places_that_are_not_utf8(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The environment, the working directory, and the library name them, without words on the command line."""
+    says = "\\udcff/lake is not UTF-8 text; rename it, or write it in UTF-8"
+    assert lakeprobe("ls", LAKEPROBE_LAKE="L\udcff/lake").line.endswith(f"L{says}")
+    with pytest.raises(UsageError) as raised:
+        package.open("L\udcff/lake", create=True)
+    assert str(raised.value).endswith(f"L{says}")
+    here = tmp_path / "here\udcff"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    assert lakeprobe("ls").line == f"lakeprobe: {tmp_path}/here{says}"
+
+
+@pytest.mark.parametrize("locale", ["C", "C.UTF-8"])
+def test_a_query_on_stdin_that_is_not_utf8(lake: Path, locale: str) -> None:
+    command = [sys.executable, "-m", "lakeprobe", "sql", "--lake", str(lake)]
+    variables = {**os.environ, "LC_ALL": locale, "PYTHONIOENCODING": "utf-8:strict"}
+    done = subprocess.run(command, input=b"select '\xff'", capture_output=True, env=variables)
+    says = b"lakeprobe: select '\\udcff' is not UTF-8 text; rename it, or write it in UTF-8\n"
+    assert (done.returncode, done.stdout, done.stderr) == (2, b"", says)
+
+
+@pytest.mark.parametrize("folder", ["a", "a\udcff"])
+def test_a_dump_with_names_that_are_not_utf8(tmp_path: Path, folder: str) -> None:
+    place = tmp_path / "npy" / folder
+    place.mkdir(parents=True)
+    name = "bad\udcff.npy" if folder == "a" else "good.npy"
+    np.save(place / name, np.ones(3))
+    done = lakeprobe("ingest", tmp_path / "npy", "--lake", tmp_path / "lake", "--run", "x")
+    wrong = "a/bad\\udcff.npy" if folder == "a" else "a\\udcff"
+    says = f"lakeprobe: {tmp_path}/npy/{wrong} has a name that is not UTF-8 text; rename it"
+    assert (done.code, done.line) == (2, says)
+    assert package.open(tmp_path / "lake", create=True).runs == []
+
+
+def test_a_link_whose_name_is_not_utf8_is_left_out(tmp_path: Path) -> None:
+    dump = write_dump(tmp_path / "npu", dump_text(add=1.0))
+    (dump / "way\udcff").symlink_to(tmp_path)
+    done = lakeprobe("ingest", dump, "--lake", tmp_path / "lake")
+    assert done.code == 0
+    assert f"left out: {dump}/way\\udcff; it is a link that leads out of {dump}" in done.err
+
+
+@pytest.mark.parametrize(("words", "code"), [
+    (("rules", "list"), 0),
+    (("compare", "npu", "gpu", "--fail-on", "error", "--lake", "{lake}"), 1),
+    (("ls", "--nothing"), 2),
+    (("sql", "select", "--lake", "{lake}"), 2),
+    (("rm", "npu", "--lake", "{lake}"), 2),
+    (("ls", "--lake", "{lake}.none"), 3),
+])  # fmt: skip
+def test_a_stderr_that_takes_nothing(lake: Path, words: tuple[str, ...], code: int) -> None:
+    """As on a full disk: the messages are lost, and the exit code says what happened all the same."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "lakeprobe", *(word.format(lake=lake) for word in words)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, stderr=writer)
+    os.close(writer)
+    assert done.returncode == code

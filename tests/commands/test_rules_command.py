@@ -88,7 +88,10 @@ def test_nothing_is_overwritten(
 ) -> None:
     file = tmp_path / "mine.sql"
     file.write_text("-- my work")
-    assert refused(monkeypatch, capsys, "new", file) == f"lakeprobe: {file} exists already; name a new file"
+    assert (
+        refused(monkeypatch, capsys, "new", file)
+        == f"lakeprobe: {file} exists already; name another file, or remove it first"
+    )
     assert file.read_text() == "-- my work"
     away = tmp_path / "away" / "mine.sql"
     says = f"lakeprobe: {away} cannot be written: No such file or directory"

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import duckdb
 import pytest
+from program import lakeprobe
 
 from lakeprobe.compare import limits
 from lakeprobe.compare import rule as rules
@@ -233,3 +234,19 @@ def test_a_value_that_duckdb_does_not_count() -> None:
 
 def test_a_process_within_its_limits() -> None:
     assert ran("SELECT length(repeat('x', 1000))", memory=300 * 10**6, is_over=True) == (0, ["[(1000,)]", RESTORED])
+
+
+@pytest.mark.parametrize("command", ["compare npu gpu --timeout", "verify npu --limit", "perturb npu --limit"])
+@pytest.mark.parametrize("seconds", ["nan", "inf", "1e300"])
+def test_seconds_that_nobody_can_wait_for(tmp_path: Path, command: str, seconds: str) -> None:
+    name = command.split("--")[1]
+    done = lakeprobe(*command.split(), seconds, "--lake", tmp_path)
+    says = f"lakeprobe: {name} is {float(seconds):g} seconds; give a number from 0 to 1000000000"
+    assert (done.code, done.line) == (2, says)
+
+
+@pytest.mark.parametrize("words", ["verify npu", "reproduce npu Torch.add.0"])
+def test_seeds_that_no_generator_takes(tmp_path: Path, words: str) -> None:
+    done = lakeprobe(*words.split(), "--seed", 2**32, "--lake", tmp_path)
+    says = "lakeprobe: the seed is 4294967296; give a number from 0 to 4294967295"
+    assert (done.code, done.line) == (2, says)

@@ -257,7 +257,7 @@ def test_what_goes_wrong_is_said_and_leaves_no_file(lake: Lake, tmp_path: Path) 
     failed = program("view", "demo", *words, tmp_path / "a.html", "--step", "7")
     assert (failed.code, failed.line) == (2, "lakeprobe: demo has no such step and rank; it has step 0 rank 0")
     failed = program("view", "demo", *words, tmp_path)
-    assert (failed.code, failed.line) == (2, f"lakeprobe: {tmp_path} is a folder; name a file with -o")
+    assert (failed.code, failed.line) == (2, f"lakeprobe: {tmp_path} is a folder; name a file")
     (tmp_path / "file").write_text("")
     failed = program("view", "demo", *words, tmp_path / "file" / "a.html")
     assert failed.code == 3
