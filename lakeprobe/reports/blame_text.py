@@ -13,6 +13,7 @@ from lakeprobe.analysis.blame import Blame
 from lakeprobe.lake.connection import records
 from lakeprobe.reports.parameters_text import beginning_lines
 from lakeprobe.reports.verdict_text import verdict_lines
+from lakeprobe.shown import unbroken
 
 _MOST_HOPS = 24
 _MOST_RANKS = 32
@@ -28,13 +29,15 @@ Record = dict[str, Any]
 
 def blame_text(found: Blame, before: Sequence[Beginning] = ()) -> str:
     """Return the text: what differed before the first op, the cause, the other suspects, the path, and the spread."""
-    suspects = records(found.suspects)
+    suspects, counts, verified, path, spread = unbroken(
+        [records(part) for part in (found.suspects, found.counts, found.verified, found.path, found.spread)]
+    )
     lines = [f"{found.comparison}, step {found.step}", "", *beginning_lines(before)]
-    lines += _answer(found, suspects, records(found.counts))
-    lines += _verified(suspects, records(found.verified))
+    lines += _answer(found, suspects, counts)
+    lines += _verified(suspects, verified)
     lines += _others(suspects)
-    lines += _path(records(found.path))
-    lines += _spread(records(found.spread))
+    lines += _path(path)
+    lines += _spread(spread)
     lines += _next(suspects)
     return output.folded("\n".join(lines).rstrip()) + "\n"
 

@@ -10,6 +10,7 @@ from lakeprobe import output
 from lakeprobe.analysis.verdict import EQUAL
 from lakeprobe.lake.connection import records
 from lakeprobe.reports.verdict_text import nothing_stands_out, verdict_lines
+from lakeprobe.shown import unbroken
 
 if TYPE_CHECKING:
     from lakeprobe.analysis.first_difference import FirstDifference
@@ -48,7 +49,7 @@ def first_difference_text(found: FirstDifference) -> str:
 
 def origins_text(found: FirstDifference) -> str:
     """Return a block per origin of the earliest step, a table of its ranks, and what was set aside."""
-    ranks = records(found.ranks)
+    ranks = unbroken(records(found.ranks))
     differing = [rank for rank in ranks if rank["finding"] is not None]
     if not differing:
         steps = {rank["step"] for rank in ranks}
@@ -57,7 +58,7 @@ def origins_text(found: FirstDifference) -> str:
     step = differing[0]["step"]
     here = [rank for rank in ranks if rank["step"] == step]
     leaves = defaultdict(list)
-    for leaf in records(found.leaves):
+    for leaf in unbroken(records(found.leaves)):
         leaves[leaf["step"], leaf["rank"]].append(leaf)
     several = {rank["rank"] for rank in ranks} != {0}
     origins = [rank for rank in here if rank["source"] is not None]
@@ -239,7 +240,7 @@ def _table(ranks: Sequence[Record]) -> str:
 
 
 def _flips(found: FirstDifference, steps: set[int]) -> str:
-    flips = [flip for flip in records(found.flips) if flip["step"] in steps]
+    flips = [flip for flip in unbroken(records(found.flips)) if flip["step"] in steps]
     if not flips:
         return ""
     first, more = flips[0], f" and {len(flips) - 1} more" if len(flips) > 1 else ""

@@ -10,6 +10,7 @@ from msgspec import Struct, field
 
 from lakeprobe import output, resources
 from lakeprobe.lake.connection import records
+from lakeprobe.shown import unbroken
 from lakeprobe.table_text import number
 
 if TYPE_CHECKING:
@@ -75,9 +76,12 @@ def _heads(sql: Query, asked: Asked) -> list[Record]:
 def ops_text(sql: Query, ops: Sequence[Op], most: int, *, whole_stack: bool = False) -> str:
     """Return the first `most` of `ops` in full, and the names of the next ones."""
     parts = [_text(sql, op, whole_stack) for op in ops[:most]]
-    others = list(dict.fromkeys(op.name for op in ops[most:]))
+    others = list(dict.fromkeys(unbroken(op.name) for op in ops[most:]))
     if others:
-        more = [f"… and {len(ops) - most} more (--most shows them):", *(f"  {name}" for name in others[:_MOST_NAMES])]
+        more = [
+            f"… and {len(ops) - most} more (--most shows them):",
+            *(f"  {name}" for name in others[:_MOST_NAMES]),
+        ]
         parts.append("\n".join([*more, *(["  …"] if len(others) > _MOST_NAMES else [])]) + "\n")
     return "\n".join(parts)
 
@@ -85,10 +89,10 @@ def ops_text(sql: Query, ops: Sequence[Op], most: int, *, whole_stack: bool = Fa
 def _text(sql: Query, op: Op, whole_stack: bool) -> str:
     """Return one op: who has it, where it is in the program, and its leaves, those of several runs side by side."""
     one = next(iter(op.sides.values()))
-    lines = [f"{op.name}  (step {op.step}, rank {op.rank})"]
-    lines += [f"  in {run} it is {side['op']}" for run, side in op.sides.items() if side["op"] != op.name]
+    lines = [f"{unbroken(op.name)}  (step {op.step}, rank {op.rank})"]
+    lines += [f"  in {run} it is {unbroken(side['op'])}" for run, side in op.sides.items() if side["op"] != op.name]
     if one["parent"]:
-        lines.append(f"  in {one['parent']}")
+        lines.append(f"  in {unbroken(one['parent'])}")
     lines += [
         "",
         _leaves_text({run: _leaves(sql, side) for run, side in op.sides.items()}),

@@ -9,6 +9,7 @@ from typing import Any
 from lakeprobe import hints, output
 from lakeprobe.analysis.overflow import Overflow
 from lakeprobe.lake.connection import records
+from lakeprobe.shown import unbroken
 
 _MOST_LEAVES = 8
 _MOST_UNITS = 32
@@ -26,12 +27,12 @@ def overflow_text(found: Overflow) -> str:
     against = f" against {found.golden}" if found.golden else ""
     target_of = f", the target of {found.comparison}" if found.comparison else ""
     lines = [f"NaN and inf in {found.run}{against}{target_of}", ""]
-    births = records(found.births)
+    births = unbroken(records(found.births))
     if births:
         lines += _births(births, sum(unit["born"] + unit["unseen"] for unit in counts))
     else:
         lines += [_none(counts), ""]
-    lines += _spread(records(found.spread))
+    lines += _spread(unbroken(records(found.spread)))
     lines += _counts(counts)
     if births:
         asked = hints.command("show", quote(births[0]["op"]), "--run", quote(found.run))

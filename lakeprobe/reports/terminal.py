@@ -14,6 +14,7 @@ from lakeprobe.reports.first_difference_text import against, origins_text
 from lakeprobe.reports.parameters_text import beginning_lines, parameter_lines
 from lakeprobe.reports.verdict_text import NOT_COMPARED, nothing_stands_out, verdict_lines
 from lakeprobe.resources import quote_text
+from lakeprobe.shown import unbroken
 
 if TYPE_CHECKING:
     from lakeprobe.analysis.beginnings import Beginning
@@ -157,17 +158,19 @@ def _first(comparison: StoredComparison, summary: Summary) -> list[str]:
         noise = summary.first[0]
         return [
             *nothing_stands_out(summary.coverage),
-            f"  the first op that differs at all{_where(noise, several)}: {noise.op}",
+            f"  the first op that differs at all{_where(noise, several)}: {unbroken(noise.op)}",
             "",
         ]
     first, *later = summary.beyond_noise
-    lines = [f"The first op that differs{_where(first, several)}: {first.op}", *_op_lines(first)]
+    lines = [f"The first op that differs{_where(first, several)}: {unbroken(first.op)}", *_op_lines(first)]
     noise = touched[first.step, first.rank]
     if noise.finding == "noise":
-        lines.append(f"  rounding noise begins before it, at {noise.op}")
+        lines.append(f"  rounding noise begins before it, at {unbroken(noise.op)}")
     if later:
         lines.append("Other steps and ranks begin to differ here:")
-        lines += [f"  step {op.step} rank {op.rank}: {op.op} {_FINDINGS[op.finding]}" for op in later[:_MOST_UNITS]]
+        lines += [
+            f"  step {op.step} rank {op.rank}: {unbroken(op.op)} {_FINDINGS[op.finding]}" for op in later[:_MOST_UNITS]
+        ]
         if len(later) > _MOST_UNITS:
             asked = hints.command("first-diff", quote(comparison.name))
             lines.append(f"  … and in {len(later) - _MOST_UNITS} more: {asked}")
@@ -200,7 +203,7 @@ def _op_lines(op: OpFinding) -> list[str]:
         if op.more_leaves:
             lines.append(f"    … and {op.more_leaves} more: {hints.command('show', quote(op.op))}")
     if op.module:
-        lines.append(f"  in {op.module}")
+        lines.append(f"  in {unbroken(op.module)}")
     if op.code:
         lines.append("  at " + " ".join(op.code.split()))
     return lines
@@ -209,7 +212,8 @@ def _op_lines(op: OpFinding) -> list[str]:
 def _leaf_line(leaf: Leaf) -> str:
     own = f"; {leaf.metrics}" if leaf.metrics else ""
     error = "" if leaf.error is None else f"error {leaf.error:.3g}, "
-    return f"    {leaf.slot or 'value'}: {error}{against(leaf.target, leaf.golden)}{own}"
+    sides = against(unbroken(leaf.target), unbroken(leaf.golden))
+    return f"    {unbroken(leaf.slot) or 'value'}: {error}{sides}{own}"
 
 
 def _worst(comparison: StoredComparison, summary: Summary) -> list[str]:

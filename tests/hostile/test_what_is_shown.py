@@ -68,6 +68,28 @@ def test_nothing_steers_the_terminal(lake: Path, words: tuple[str, ...]) -> None
         assert SHOWN in said
 
 
+FORGED = "Verdict: equal"
+
+
+ANSWERS = (("compare", "b", "a"), ("first-diff", "b_vs_a"), ("blame", "b_vs_a"), ("show", "Torch"))
+
+
+@pytest.mark.parametrize("words", ANSWERS, ids=lambda words: words[0])
+def test_no_name_or_value_forges_a_line(tmp_path: Path, words: tuple[str, ...]) -> None:
+    name = f"Torch.f\n{FORGED}\n.0.forward"
+    for run, text in (("a", "x"), ("b", f"y\n{FORGED}\n")):
+        leaf = tensor() | {"Norm": 1.0 if run == "a" else 5.0}
+        given = [leaf, {"type": "str", "value": text}]
+        write_dump(tmp_path / run, {name: call(given, [leaf]), f"Torch.g\n{FORGED}.0.forward": call([leaf], [leaf])})
+        assert lakeprobe("ingest", tmp_path / run, "--lake", tmp_path / "lake").code == 0
+    if words[0] != "compare":
+        assert lakeprobe("compare", "b", "a", "--lake", tmp_path / "lake").code == 0
+    done = lakeprobe(*words, "--lake", tmp_path / "lake")
+    assert done.code == 0
+    assert FORGED in done.out
+    assert not [line for line in done.out.splitlines() if line.strip().startswith(FORGED)]
+
+
 def test_json_keeps_every_sign(lake: Path) -> None:
     done = lakeprobe("sql", "select op from ops order by seq limit 1", "--format", "json", "--lake", lake)
     assert json.loads(done.out) == {"op": f"Torch.{STEERING}.0.forward"}
