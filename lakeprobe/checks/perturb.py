@@ -73,7 +73,7 @@ def perturb(
         raise UsageError(f"there is no mode {', '.join(unknown) or 'at all'}; use some of {', '.join(MODES)}")
     check_seconds("limit", limit)
     check_seed(seed)
-    name = name or run
+    name = run if name is None else name
     chosen = Chosen(ops, skip, (), steps, ranks, of, most)
     answers: list[Answer] = []
     with stored.opened(lake, "perturbation", name) as (path, connection):

@@ -109,7 +109,7 @@ def verify(
     check_seed(seed)
     if save_errors is not None:
         outputs.check_folder(Path(save_errors))
-    name = name or run
+    name = run if name is None else name
     chosen = Chosen(ops, skip, modules, steps, ranks, of, most)
     with stored.opened(lake, "verification", name) as (path, connection):
         standards.prepare(connection)

@@ -13,14 +13,14 @@ from lakeprobe.commands.options import LakeOption
 
 def check(
     repair: Annotated[
-        bool, typer.Option("--repair", help="Make the log fit the folders, and remove leftovers.")
+        bool, typer.Option("--repair", help="Make the log fit the folders, and remove what is damaged or left over.")
     ] = False,
     lake: LakeOption = None,
 ) -> None:
     """Run the audits: queries that find violations of what a lake guarantees.
 
     Exits with 1 if there are violations, if collected data is set aside because it could not become a unit, if files
-    are missing, or if killed writers left files behind.
+    are missing or damaged, or if killed writers left files behind.
 
     Example: lakeprobe check
     """

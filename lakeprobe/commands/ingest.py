@@ -21,12 +21,17 @@ from lakeprobe.commands.options import (
     Tensors,
     TensorsOption,
     numbers,
+    path_given,
 )
 
 
 def ingest(
     path: Annotated[
-        Path, typer.Argument(help="A dump's file or folder, a folder with dumps at any depth, or a tar or zip of one.")
+        Path,
+        typer.Argument(
+            help="A dump's file or folder, a folder with dumps at any depth, or a tar or zip of one.",
+            parser=path_given,
+        ),
     ],
     run: Annotated[str | None, typer.Option("--run", help="Name of the run.", show_default="the folder's")] = None,
     lake: LakeOption = None,

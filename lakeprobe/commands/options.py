@@ -24,6 +24,16 @@ def _given(context: typer.Context, parameter: typer.CallbackParam, lake: Path | 
     return lake
 
 
+def path_given(text: str) -> Path:
+    """Return the path that an argument is. Raises UsageError for an empty text, which Path takes for the folder here.
+
+    A variable of the shell that has no value is such a text.
+    """
+    if not text:
+        raise UsageError("the path is empty; give one, or . for the current folder")
+    return Path(text)
+
+
 class Format(StrEnum):
     """The formats of rows."""
 

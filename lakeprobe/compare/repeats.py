@@ -63,7 +63,7 @@ def measure(
         )
         reports.append(report)
     run = reports[0].pairs[0].golden.run
-    name = layout.check_name(name or run, "noise")
+    name = layout.check_name(run if name is None else name, "noise")
     tensors = _keep(path, name, run, reports)
     return NoiseReport(name, run, tuple(report.name for report in reports), tensors)
 

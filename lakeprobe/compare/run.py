@@ -148,7 +148,8 @@ def compare(
     remarks += _paired_by_position(pairs, (target, golden))
     if path != store.choose(lake):
         remarks.append(f"{store.choose(lake)} is read-only; the comparison is in the lake {path}, with its runs")
-    name = layout.check_name(name or f"{sides[0].label}_vs_{sides[1].label}", "comparison")
+    name = _checked_name(name, sides)
+    remarks += _alike(path, name)
     runs = (sides[0].run, sides[1].run)
     _check_free(log.read(path), name, runs, pairs, replace)
     wanted = _Wanted(name, runs, pairs, unpaired, loaded, mappings, search, noise, replace, timeout, most)
@@ -332,6 +333,22 @@ def _sides(
         present = tuple(layout.units(lake, asked.name))
         sides.append(Side(asked.name, asked.chosen(present), present))
     return sides, (), []
+
+
+def _checked_name(name: str | None, sides: Sequence[Side]) -> str:
+    """Return the name of the comparison: `name`, or one after its sides if that is None. Raises UsageError."""
+    if name is not None:
+        return layout.check_name(name, "comparison")
+    return layout.check_name(f"{sides[0].label}_vs_{sides[1].label}", "comparison", "give it another with --name")
+
+
+def _alike(lake: Path, name: str) -> list[str]:
+    """Return a remark if the lake has a comparison whose name differs from `name` by case only: SQL ignores case."""
+    alike = [other for other in layout.comparisons(lake) if other != name and other.lower() == name.lower()]
+    return [
+        f"{name} and {other} differ by case only, so neither is a table in SQL; give one another name, or ask results"
+        for other in alike[:1]
+    ]
 
 
 def _paired_by_position(pairs: list[Pair], given: Sequence[str | os.PathLike[str]]) -> list[str]:

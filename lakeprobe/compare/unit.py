@@ -18,6 +18,7 @@ from lakeprobe.compare import rule as rules
 from lakeprobe.compare.rule import Rule
 from lakeprobe.compare.stages import Case, Pending, materialize
 from lakeprobe.errors import LakeError, RuleError
+from lakeprobe.lake import damage
 from lakeprobe.lake.comparison import RESULTS_FILE, ROW_GROUP, STACKS_FILE, SUSPECTS_FILE
 from lakeprobe.lake.connection import (
     COMPARISON_MACROS,
@@ -157,7 +158,7 @@ def compare_units(task: PairTask, when_over: limits.WhenOver = lambda: None) -> 
     except (duckdb.IOException, duckdb.OutOfMemoryException) as error:
         raise LakeError(f"{task.lake}: {reason(error)}") from error
     except duckdb.Error as error:
-        raise RuleError(f"{origin}: {reason(error)}") from error
+        raise damage.of_query(error) or RuleError(f"{origin}: {reason(error)}") from error
     finally:
         connection.close()
         writer.close()
@@ -310,7 +311,7 @@ def _check_thresholds(connection: duckdb.DuckDBPyConnection, rule: Rule) -> dict
     asked = ", ".join(f"getvariable({quote_text(name)})" for name in names)
     values = dict(zip(names, _rows(connection, f"SELECT {asked}")[0], strict=True))
     for name, value in values.items():
-        if not isinstance(value, (int, float, Decimal)):
+        if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
             raise RuleError(f"{rule.origin}: the threshold {name} is {value!r}; it must be a number (docs/rules.md)")
         if not 0 <= value < math.inf:
             raise RuleError(f"{rule.origin}: the threshold {name} is {value}; it must be finite, and 0 or more")

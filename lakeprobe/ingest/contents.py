@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lakeprobe.errors import TensorError
+from lakeprobe.ingest.steady import Steady
 from lakeprobe.lake.values import LARGEST_VALUE, VALUES_FILE, ValuesWriter
 from lakeprobe.readers.archive import is_temporary
 from lakeprobe.readers.source import ContentOf
@@ -27,6 +28,7 @@ class Contents:
         self._storage = storage
         self._rows: dict[str, dict[str, Any]] = {}
         self._known: dict[Path | TensorReference, tuple[str | None, str | None]] = {}
+        self._seen = Steady()
         self._values: ValuesWriter | None = None
         self._beginnings: set[bytes] = set()
         """Hashes of dtype, shape and first block of the tensors that were written."""
@@ -51,6 +53,8 @@ class Contents:
 
     def _content(self, tensor: Path | TensorReference) -> tuple[str | None, str | None]:
         if tensor not in self._known:
+            if isinstance(tensor, Path):  # the files of references describe the dump, or are ours
+                self._seen.see(tensor)
             try:
                 self._known[tensor] = self._take_in(tensor), None
             except TensorError as error:
@@ -137,7 +141,8 @@ class Contents:
             self._values.abandon()
 
     def close(self) -> list[dict[str, Any]]:
-        """Finish the copies. Returns the rows of the table contents."""
+        """Finish the copies. Returns the rows of the table contents. Raises DumpError if a tensor file has changed."""
+        self._seen.check()
         if self._values is not None:
             self._values.close()
         return list(self._rows.values())

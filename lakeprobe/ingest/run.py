@@ -102,7 +102,7 @@ def ingest(
         runs = named(top, found.runs, run)
         if part and len(runs) != 1:
             raise UsageError(f"{path} holds {len(runs)} runs, and shards read one together; give the folder of one run")
-        remarks = {} if run else renamed(top, runs)
+        remarks = {} if run is not None else renamed(top, runs)
         into = store.create(store.choose(lake))
         _check_unmixed(into, {name: runs[name] for name in remarks})
         again = Again.ALWAYS if replace else Again.NEVER
@@ -199,7 +199,7 @@ def named(path: Path, found: Sequence[Located], run: str | None = None) -> dict[
 
     Several runs are named after the folders on the way to them: L1_stat.golden. Raises UsageError.
     """
-    if len(found) == 1 and run:
+    if len(found) == 1 and run is not None:
         return {layout.check_name(run, "run"): found[0]}
     if run is not None and len(found) > 1:
         raise UsageError(f"{path} holds {len(found)} runs, which cannot all be called {run}; leave --run out")

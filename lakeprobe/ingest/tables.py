@@ -10,6 +10,7 @@ import xxhash
 from msgspec import Struct
 
 from lakeprobe.errors import DumpError, LakeError
+from lakeprobe.ingest.steady import steady
 from lakeprobe.lake import layout, tables
 from lakeprobe.lake.log import Snapshot
 from lakeprobe.lake.staging import Session
@@ -49,10 +50,12 @@ def read_tables(
     set.
     """
     known = {name.lower(): name for name in layout.tables(session.lake)}
-    return [
-        _read(session, table, known.get(table.name.lower()), session.folder / f"table{number}", replace)
-        for number, table in enumerate(foreign_tables.gather(found, run) if found else ())
-    ]
+    reports = []
+    for number, table in enumerate(foreign_tables.gather(found, run) if found else ()):
+        with steady(file.path for file in table.files):
+            staged = session.folder / f"table{number}"
+            reports.append(_read(session, table, known.get(table.name.lower()), staged, replace))
+    return reports
 
 
 def check_tables_free(reports: Sequence[TableReport], snapshot: Snapshot) -> None:

@@ -18,6 +18,7 @@ import xxhash
 from msgspec import Struct, field
 
 from lakeprobe.errors import DumpError, LakeError
+from lakeprobe.ingest.steady import steady
 from lakeprobe.lake import layout, staging
 from lakeprobe.lake.layout import UnitKey
 from lakeprobe.lake.log import Snapshot
@@ -89,7 +90,8 @@ class UnitReport(Struct):
 def ingest_unit(task: UnitTask) -> UnitReport:
     """Read the sources of `task` into its staged folder. Raises DumpError and LakeError."""
     report = UnitReport(task.key, tuple(dict.fromkeys(source.format for source in task.sources)))
-    with staging.unchanged(task.lake), copying():
+    described = (file for source in task.sources for file in source.files)
+    with staging.unchanged(task.lake), copying(), steady(described):
         fingerprint = fingerprint_of(task.sources, task.tensors)
         known = None if task.again is Again.ALWAYS else known_fingerprint(task.lake, task.key)
         if known == (fingerprint, task.tensors):

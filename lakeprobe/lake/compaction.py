@@ -25,7 +25,7 @@ from msgspec import Struct
 
 from lakeprobe import resources
 from lakeprobe.errors import LakeError, UsageError
-from lakeprobe.lake import layout, log, staging, views
+from lakeprobe.lake import damage, layout, log, staging, views
 from lakeprobe.lake.comparison import ROW_GROUP
 from lakeprobe.lake.connection import connect, reason, set_spill_folder
 from lakeprobe.lake.layout import UnitKey, UnitPlace
@@ -171,7 +171,8 @@ def _file_errors(lake: Path) -> Iterator[None]:
     try:
         yield
     except duckdb.Error as error:
-        raise LakeError(f"{reason(error)}; {lake} is as it was before") from error
+        unchanged = LakeError(f"{reason(error)}; {lake} is as it was before")
+        raise damage.of_query(error) or unchanged from error
 
 
 def _files(snapshot: Snapshot, run: str) -> int:

@@ -10,6 +10,7 @@ from msgspec import Struct, field
 
 from lakeprobe.errors import LakeError
 from lakeprobe.lake import layout
+from lakeprobe.lake.damage import DamagedError, remedy
 from lakeprobe.lake.layout import UnitKey
 from lakeprobe.lake.log import Snapshot
 from lakeprobe.schema import COMPARISON_VERSION
@@ -109,6 +110,8 @@ def load(lake: Path | Snapshot, name: str) -> StoredComparison:
     path = folder / DESCRIPTION_FILE
     try:
         described = strict_yaml.read_record(path)
+        if not isinstance(described, dict):
+            raise ValueError("it is not a mapping")
         version = described.get("version", 0)
         if version > COMPARISON_VERSION:
             raise LakeError(
@@ -126,8 +129,12 @@ def load(lake: Path | Snapshot, name: str) -> StoredComparison:
         thresholds = {str(threshold): float(value) for threshold, value in described.get("thresholds", {}).items()}
         noise = str(described["noise"]) if described.get("noise") is not None else None
         return StoredComparison(name, folder, *texts, units, unpaired, incomplete, metrics, thresholds, noise)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise LakeError(f"{path} is damaged ({error}); compare again") from error
+    except OSError as error:
+        raise LakeError(f"{path} cannot be read ({error.strerror or error}); {remedy(path)}") from error
+    except ValueError as error:
+        raise DamagedError(path, str(error)) from error
+    except (LookupError, TypeError, AttributeError) as error:
+        raise DamagedError(path, "an entry is missing or of another kind") from error
 
 
 def _unit(folder: Path, pair: Mapping[str, Any]) -> ComparedUnit:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakeprobe import resources
 from lakeprobe.errors import LakeError, RuleError
+from lakeprobe.lake import damage
 from lakeprobe.lake.interrupting import interruptible
 from lakeprobe.resources import quote_text
 
@@ -138,7 +139,8 @@ def query_errors() -> Iterator[None]:
         gone = "; run lakeprobe check to see what is missing" if "No files found" in str(error) else ""
         raise LakeError(f"{reason(error)}{gone}") from error
     except duckdb.Error as error:
-        raise RuleError(_CARETS.sub("", str(error)).strip()) from error
+        wrong = RuleError(_CARETS.sub("", str(error)).strip())
+        raise damage.of_query(error) or wrong from error
     except RuntimeError as error:
         if str(error) == KEYBOARD:
             raise KeyboardInterrupt from error

@@ -289,17 +289,20 @@ def _names(lake: Path | Snapshot, kind: str) -> list[str]:
     return sorted(name.removeprefix(kind) for name in snapshot_of(lake).places if name.startswith(kind))
 
 
-def check_name(name: str, what: str) -> str:
+def check_name(name: str, what: str, advice: str = "") -> str:
     """Return `name` if it can name a new run or comparison (letters, digits, blanks and . _ + -). Raises UsageError.
 
     One that begins with - would be an option wherever it is typed; lakes of older releases may have such names.
+    `advice` is for a user who did not choose the name.
     """
+    then = advice and f"; {advice}"
     if len(name) > _LONGEST_NAME:
         raise UsageError(
-            f"{name[:40]}… cannot name a {what}: it has {len(name)} characters, and a name has {_LONGEST_NAME} at most"
+            f"{name[:40]}… cannot name a {what}: it has {len(name)} characters, "
+            f"and a name has {_LONGEST_NAME} at most{then}"
         )
     if not _NAME.fullmatch(name) or name.startswith("-"):
-        raise UsageError(f"{name!r} cannot name a {what}: use {NAME_RULE}")
+        raise UsageError(f"{name!r} cannot name a {what}: use {NAME_RULE}{then}")
     return name
 
 

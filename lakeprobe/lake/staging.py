@@ -30,7 +30,7 @@ from msgspec.structs import replace
 
 from lakeprobe.bounds import LARGEST_RECORD
 from lakeprobe.errors import LakeError
-from lakeprobe.lake import layout, log, store
+from lakeprobe.lake import damage, inspection, layout, log, store
 from lakeprobe.lake.log import Snapshot
 from lakeprobe.system import files, owner, storage
 from lakeprobe.system.storage import RemotePath
@@ -346,9 +346,12 @@ def _wanted(lake: Path) -> set[str]:
 
 
 def unfit(lake: Path) -> list[str]:
-    """Return where the folders of `lake` do not match its log, a line for each."""
-    found = [f"a file is gone: {name}" for name in log.missing(log.read(lake))]
+    """Return where the folders of `lake` do not match its log, and which files are damaged, a line for each."""
+    snapshot = log.read(lake)
+    gone = log.missing(snapshot)
+    found = [f"a file is gone: {name}" for name in gone]
     found += [f"cannot be read: {path}" for path in log.damaged(lake)]
+    found += [f"damaged: {path}; {damage.remedy(path)}" for _, path in inspection.damaged_files(snapshot, gone)]
     if isinstance(lake, RemotePath):  # where nobody can tell what is left over from what is being written
         return found
     found += [f"left over: {path}" for path in left_over(lake) if not _is_kept_for_readers(path)]
@@ -356,11 +359,14 @@ def unfit(lake: Path) -> list[str]:
 
 
 def repair(lake: Path) -> list[str]:
-    """Make the log fit the folders, and remove what is left over. Returns what was done, one line each."""
+    """Make the log fit the folders, and remove what is damaged or left over. Returns what was done, one line each."""
     store.must_be_local(lake, "nothing is repaired")
     store.adopt(lake)
     sweep(lake)
     done = log.rebuild(lake)
+    damaged = dict(inspection.damaged_files(log.read(lake)))
+    log.append(lake, "repair", {}, damaged)
+    done += [f"taken out, since {path} is damaged: {name}" for name, path in damaged.items()]
     for path in orphans(lake):
         _remove_place(lake, path)
         done.append(f"removed, since nothing names it: {path}")

@@ -15,7 +15,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from lakeprobe.errors import LakeError, UsageError
-from lakeprobe.lake import layout, store
+from lakeprobe.lake import damage, layout, store
 from lakeprobe.lake.connection import connect, reason
 from lakeprobe.lake.layout import UnitKey
 from lakeprobe.mapping.align import Pair
@@ -130,7 +130,7 @@ def propose(
     try:
         found = search(connection, layout.unit_place(path, ours), layout.unit_place(path, theirs))
     except duckdb.Error as error:
-        raise LakeError(f"{path}: {reason(error)}") from error
+        raise damage.of_query(error) or LakeError(f"{path}: {reason(error)}") from error
     finally:
         connection.close()
     return Proposal(

@@ -238,7 +238,7 @@ def _own_name(files: Sequence[TableFile]) -> str:
 def _in_full(root: Path, name: str, folders: int, run: str | None) -> str:
     """`name` after `run` and the last `folders` of the folders on the way to it."""
     above = [part for part in root.parts if part != root.anchor][-folders:] if folders else []
-    whole = ".".join(_plain(part) for part in (*([run] if run else []), *above, name))
+    whole = ".".join(_plain(part) for part in (*([] if run is None else [run]), *above, name))
     return whole[-_LONGEST_NAME:].lstrip(". -")
 
 

@@ -18,7 +18,7 @@ from lakeprobe.readers.archive import names_in, notes
 from lakeprobe.readers.dump import DUMP_FILE, rest_of_dump
 from lakeprobe.readers.foreign_tables import TableFile
 from lakeprobe.readers.formats import ANY_TENSORS, NAMED
-from lakeprobe.readers.source import Listing, Source, is_placed, place_of
+from lakeprobe.readers.source import Listing, Source, is_named_plainly, is_placed, place_of
 from lakeprobe.system.files import absolute, kind_of
 
 _SHOWN = 5
@@ -205,7 +205,8 @@ def _chosen(path: Path, runs: tuple[Located, ...], steps: Sequence[int], ranks: 
 def _run(root: Path, found: list[Source]) -> Located:
     """Return the run of the sources in `root`. The first gets a note on the members that their archive lacks."""
     first, *others = _in_order(root, found)
-    return Located(root, (replace(first, notes=(*first.notes, *notes(root))), *others))
+    told = [] if is_named_plainly(root.name) else [f"{root.name} is taken as a name, and not as a step or a rank"]
+    return Located(root, (replace(first, notes=(*first.notes, *told, *notes(root))), *others))
 
 
 def _of(path: Path, sources: Sequence[Source]) -> list[Source]:

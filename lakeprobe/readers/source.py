@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct, field
 
+from lakeprobe.errors import DumpError
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -113,32 +115,53 @@ class Place(Struct, frozen=True):
     """The process id of a folder procN, whose rank is not known."""
 
 
+_DIGITS = 9
+"""The most digits of a step or a rank, which are columns of 32 bits."""
+
+
 def numbered(word: str, between: str = "", least: int = 1) -> re.Pattern[str]:
     """The names of folders that are a word and a number, such as step3 and rank_0; group 1 is the number.
 
     `between` is what may stand between the two, an expression; `least` is how many digits there must be.
     """
-    return re.compile(rf"{word}{between}([0-9]{{{least},9}})")
+    return re.compile(rf"{word}{between}([0-9]{{{least},{_DIGITS}}})")
 
 
 _STEP, _RANK = numbered("step"), numbered("rank", least=0)
+_TOO_LARGE = re.compile(rf"(?:step|rank)[0-9]{{{_DIGITS + 1},}}")
+_NEGATIVE = re.compile(r"(?:step|rank)-[0-9]+")
 _PROCESS = re.compile(r"proc(\d{1,18})")
 PARTS = ("graph", "pynative")
 """The two halves of a mixed dump of MindSpore, each a folder with steps and ranks."""
 
 
 def place_of(folder: Path) -> Place:
-    """The place of `folder` by msprobe's layout: [graph|pynative/][stepN/][rankN|procN], each of them optional."""
+    """The place of `folder` by msprobe's layout: [graph|pynative/][stepN/][rankN|procN], each of them optional.
+
+    Raises DumpError for a number that no step or rank has.
+    """
     step, rank, part, process = 0, 0, "", None
+    _check_number(folder)
     if match := _RANK.fullmatch(folder.name):
         rank, folder = int(match[1] or 0), folder.parent
     elif match := _PROCESS.fullmatch(folder.name):
         process, folder = int(match[1]), folder.parent
+    _check_number(folder)
     if match := _STEP.fullmatch(folder.name):
         step, folder = int(match[1]), folder.parent
     if folder.name in PARTS:
         part, folder = folder.name, folder.parent
     return Place(folder, step, rank, part, process)
+
+
+def _check_number(folder: Path) -> None:
+    if _TOO_LARGE.fullmatch(folder.name):
+        raise DumpError(f"{folder}: the number of a step or a rank has {_DIGITS} digits at most; rename the folder")
+
+
+def is_named_plainly(name: str) -> bool:
+    """Return whether a folder of this name cannot be meant as a step or a rank, as step-1 can."""
+    return _NEGATIVE.fullmatch(name) is None
 
 
 def is_placed(name: str) -> bool:

@@ -30,12 +30,13 @@ _BATCH = 1 << 14
 
 
 class Common(NamedTuple):
-    """The columns of the table ops that similar ops share."""
+    """The columns of the table ops that similar ops share, and the first key of a section that is not known."""
 
     recompute: bool | None
     sections: str | None
     empties: str | None
     extra: str | None
+    unknown: str | None
 
 
 class Tables:
@@ -62,6 +63,8 @@ class Tables:
         self._leaves = make(str(path), source.part, content_of)
         self._stacks: dict[tuple[str, ...], int] = {}
         self._stack_rows: list[tuple[int, Sequence[str]]] = []
+        self._first_unknown = ""
+        self._with_unknown = 0
 
     @property
     def first_tensor_type(self) -> str | None:
@@ -152,7 +155,8 @@ class Tables:
         """Write the rows of `ops`, whose leaves were collected."""
         self.linked.read(ops)
         seqs = range(self.summary.ops, self.summary.ops + len(ops))
-        recompute, *others = zip(*commons, strict=True)
+        recompute, *others, unknown = zip(*commons, strict=True)
+        self._count_unknown(ops, unknown)
         *of_construct, stacks = links
         parts = [self._part] * len(ops)
         found = (seqs, parts, ops, *zip(*names, strict=True), *of_construct, recompute, stacks, first_rows, *others)
@@ -160,6 +164,12 @@ class Tables:
             column += values
         self.summary.ops += len(ops)
         self._emit_batches()
+
+    def _count_unknown(self, ops: Sequence[str], unknown: Sequence[str | None]) -> None:
+        found = [f"{key:.80} of {op:.80}" for op, key in zip(ops, unknown, strict=True) if key is not None]
+        if found:
+            self._first_unknown = self._first_unknown or found[0]
+            self._with_unknown += len(found)
 
     def _emit_batches(self) -> None:
         if len(self._ops[0]) >= _BATCH:
@@ -178,6 +188,9 @@ class Tables:
         self._emit_ops()
         self._emit_leaves()
         self._emit("stacks", self._batch("stacks", [*zip(*self._stack_rows, strict=True)] or [(), ()]))
+        if self._with_unknown:
+            more = f", nor such sections of {self._with_unknown - 1} more ops" if self._with_unknown > 1 else ""
+            self.summary.notes.append(f"not compared, as no section of its name is known: {self._first_unknown}{more}")
         return self.summary
 
     def _emit_ops(self) -> None:
@@ -207,7 +220,8 @@ def _common(kind: str, body: Any, empties: str | None, extra: dict[str, Any] | N
     recompute, others = _other_keys(kind, body)
     extra = (extra or {}) | others
     sections = " ".join(body) if body.__class__ is dict else None
-    return Common(recompute, sections, empties, json.dumps(extra) if extra else None)
+    unknown = next((key for key, value in others.items() if isinstance(value, (dict, list))), None)
+    return Common(recompute, sections, empties, json.dumps(extra) if extra else None, unknown)
 
 
 def _kept_inside(source: Source, content_of: ContentOf) -> ContentOf:

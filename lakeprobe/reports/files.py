@@ -14,6 +14,7 @@ from lakeprobe.lake import outputs
 from lakeprobe.lake.comparison import ComparedUnit, StoredComparison
 from lakeprobe.reports import table
 from lakeprobe.resources import quote_text
+from lakeprobe.system.files import new_folder
 
 if TYPE_CHECKING:
     import duckdb
@@ -39,9 +40,10 @@ def write(comparison: StoredComparison, folder: Path, format: str) -> list[Path]
     written = []
 
     def write_one(unit: ComparedUnit, write_to: Callable[[Path], None]) -> None:
-        place = outputs.folder(folder / f"step{unit.step}" if several_steps else folder)
+        place = folder / f"step{unit.step}" if several_steps else folder
+        outputs.refuse_lake(place)
         path = free_path(place, _stem(unit, several_ranks), forms.suffix(format))
-        with outputs.draft(path) as hidden:
+        with new_folder(place), outputs.draft(path) as hidden:
             write_to(hidden)
         written.append(path)
 

@@ -15,6 +15,7 @@ from lakeprobe.errors import LakeError
 from lakeprobe.lake import outputs
 from lakeprobe.lake.connection import define_macros
 from lakeprobe.reports.files import CSV_CELLS, free_path
+from lakeprobe.system.files import new_folder
 
 if TYPE_CHECKING:
     import duckdb
@@ -42,8 +43,10 @@ def write(
     written = []
     try:
         for step, of_step in groupby(sheets, lambda sheet: sheet.step):
-            place = outputs.folder(folder / f"step{step}" if len(merge.steps) > 1 else folder)
-            written += write_sheets(connection, of_step, place)
+            place = folder / f"step{step}" if len(merge.steps) > 1 else folder
+            outputs.refuse_lake(place)
+            with new_folder(place):
+                written += write_sheets(connection, of_step, place)
     except OSError as error:
         raise LakeError.from_system(error, folder, "the merge was not written") from error
     return written

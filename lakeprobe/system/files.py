@@ -15,7 +15,7 @@ import shutil
 import stat
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, BinaryIO, cast
 
@@ -179,6 +179,18 @@ def remove_empty(folders: Iterable[Path]) -> None:
             continue
         except OSError:
             return
+
+
+@contextmanager
+def new_folder(folder: Path) -> Iterator[None]:
+    """Create `folder` and its missing parents. If the block fails, those of them that are empty are removed again."""
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        yield
+    except BaseException:
+        remove_empty(missing)
+        raise
 
 
 def exchange(first: Path, second: Path) -> bool:

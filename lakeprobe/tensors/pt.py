@@ -26,7 +26,7 @@ from lakeprobe.tensors.reference import (
     reason,
     span,
 )
-from lakeprobe.tensors.torch_pickle import BROKEN_PICKLE, LEGACY_MAGIC, SavedTensor, read_tensor_pickle
+from lakeprobe.tensors.torch_pickle import BROKEN_PICKLE, LEGACY_MAGIC, SavedStorage, SavedTensor, read_tensor_pickle
 
 
 class Span(NamedTuple):
@@ -117,13 +117,25 @@ def reference_to(path: str, size: int, tensor: SavedTensor, storage: Span, order
     # storage_offset counts elements of the tensor's dtype, also over an untyped storage.
     lead = tensor.offset * dtype.itemsize
     strides = tuple(stride * dtype.itemsize for stride in tensor.strides)
-    whole = TensorReference(path, storage.offset, storage.length, dtype_name(dtype), tensor.shape, strides)
+    length = _bytes_of(tensor.storage, storage, path)
+    whole = TensorReference(path, storage.offset, length, dtype_name(dtype), tensor.shape, strides)
     check_reference(whole, size)
-    length = span(tensor.shape, strides, dtype.itemsize)
-    if lead + length > storage.length:
+    needed = span(tensor.shape, strides, dtype.itemsize)
+    if lead + needed > length:
         raise TensorError(f"the tensor leaves its storage in {path}; save it again with torch.save")
     kept = None if is_contiguous(whole) else strides
-    return TensorReference(path, storage.offset + lead, length, whole.dtype, tensor.shape, kept)
+    return TensorReference(path, storage.offset + lead, needed, whole.dtype, tensor.shape, kept)
+
+
+def _bytes_of(storage: SavedStorage, found: Span, path: str) -> int:
+    """Return how many bytes the pickle gives the storage. Raises TensorError if the file does not have them."""
+    length = storage.count * numpy_dtype(storage.dtype).itemsize
+    if not 0 <= length <= found.length:
+        raise TensorError(
+            f"a storage should have {storage.count} elements and has {found.length} bytes in {path}; "
+            "save it again with torch.save"
+        )
+    return length
 
 
 def _unpickle(data: bytes, path: str) -> SavedTensor:

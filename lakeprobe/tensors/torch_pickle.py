@@ -59,10 +59,11 @@ class ElementType(Struct, frozen=True):
 
 
 class SavedStorage(Struct, frozen=True):
-    """Stands for a storage: the key of its zip member, and its element type."""
+    """Stands for a storage: the key of its zip member, its element type, and how many elements it should have."""
 
     key: str
     dtype: str
+    count: int
 
     __setstate__ = _refuse_state
 
@@ -154,8 +155,8 @@ class _Unpickler(pickle.Unpickler):
     def persistent_load(self, pid: Any) -> SavedStorage:
         """A storage is pickled as ('storage', its class, key, device, element count)."""
         match pid:
-            case ("storage", ElementType(dtype=dtype), str(key), str(), int(), *_):
-                return SavedStorage(key, dtype)
+            case ("storage", ElementType(dtype=dtype), str(key), str(), int(count), *_):
+                return SavedStorage(key, dtype, count)
         raise TensorError("refused persistent id")
 
 

@@ -351,6 +351,115 @@ def test_check_tells_what_is_gone_and_mends_it(tmp_path: Path) -> None:
     assert "npu" not in lakeprobe("ls", "--lake", lake).out
 
 
+def test_an_empty_text_is_no_path_and_no_name(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder / "good")
+    lake = tmp_path / "lake"
+    assert lakeprobe("ingest", "", "--lake", lake).line.endswith(
+        "the path is empty; give one, or . for the current folder"
+    )
+    for words, what in (
+        (("ingest", ".", "--run=", "--lake", lake), "run"),
+        (("ingest", ".", "--run=", "--dry-run"), "run"),
+        (("compare", "bad", "good", "--name", "", "--lake", folder / "lake"), "comparison"),
+    ):
+        done = lakeprobe(*words)
+        assert done.code == 2
+        assert done.line.startswith(f"lakeprobe: '' cannot name a {what}: use letters")
+    assert not lake.exists()
+
+
+def test_comparisons_whose_names_differ_by_case_only(tmp_path: Path) -> None:
+    """SQL does not tell them apart, so the second is announced as what it is, and results has both."""
+    lake = ("--lake", tmp_path / "lake")
+    for run in ("a", "b"):
+        ingest(write_dump(tmp_path / run, dump_text(add=1.0)), lake=tmp_path / "lake")
+    first = lakeprobe("compare", "b", "a", "--name", "Pair", *lake)
+    assert (first.code, first.err) == (0, "")
+    second = lakeprobe("compare", "a", "b", "--name", "PAIR", *lake)
+    assert (second.code, second.err) == (
+        0,
+        "PAIR and Pair differ by case only, so neither is a table in SQL; give one another name, or ask results\n",
+    )
+    rows = lakeprobe(
+        "sql", "SELECT comparison, count(*) FROM results GROUP BY ALL ORDER BY 1", "--format", "csv", *lake
+    )
+    assert rows.out.splitlines()[1:] == ["PAIR,2", "Pair,2"]
+
+
+def test_names_that_are_too_long_together(tmp_path: Path) -> None:
+    lake = ("--lake", tmp_path / "lake")
+    target, golden = "t" * 200, "g" * 200
+    for run in (target, golden):
+        ingest(write_dump(tmp_path / run[0], dump_text(add=1.0)), lake=tmp_path / "lake", run=run)
+    done = lakeprobe("compare", target, golden, *lake)
+    assert done.code == 2
+    assert done.line.endswith("cannot name a comparison: it has 404 characters, and a name has 200 at most; "
+                              "give it another with --name")  # fmt: skip
+    assert lakeprobe("compare", target, golden, "--name", "short", *lake).code == 0
+
+
+_COMPARED = "comparisons/comparison=npu_vs_gpu"
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "command", "anew"),
+    [
+        ("run=npu/*/*/*/stacks.parquet", b"garbage" * 30, ("sql", "from stacks"), "read the dump again with --replace"),
+        ("run=npu/*/*/*/stacks.parquet", b"garbage" * 30, ("compact", "npu"), "read the dump again with --replace"),
+        ("run=npu/*/*/*/ops.parquet", b"", ("compare", "npu", "gpu"), "read the dump again with --replace"),
+        ("run=npu/*/*/*/undumped.parquet", b"", ("view", "npu"), "read the dump again with --replace"),
+        (f"{_COMPARED}/*/*/*/stacks.parquet", b"PAR1", None, "compare again"),
+        (f"{_COMPARED}/*/*/*/results.parquet", b"PAR1", ("ls",), "compare again"),
+        (f"{_COMPARED}/*/comparison.yaml", b"version: [", ("blame", "npu_vs_gpu"), "compare again"),
+        (f"{_COMPARED}/*/comparison.yaml", b"", ("first-diff", "npu_vs_gpu"), "compare again"),
+        (f"{_COMPARED}/*/comparison.yaml", b"version: 1", ("show", "Torch.add.0"), "compare again"),
+    ],
+)  # fmt: skip
+def test_a_damaged_file_is_named_by_who_reads_it_and_by_check(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    file: str,
+    content: bytes,
+    command: tuple[str, ...] | None,
+    anew: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    lake = tmp_path / "lake"
+    for run in ("npu", "gpu"):
+        ingest(write_dump(tmp_path / run, dump_text(add=1.0)), lake=lake)
+    assert lakeprobe("compare", "npu", "gpu", "--lake", lake).code == 0
+    [damaged] = lake.glob(file)
+    damaged.write_bytes(content)
+    advice = f"{anew}, or take it out: lakeprobe check --repair --lake {lake}"
+    if command:
+        met = lakeprobe(*command, "--lake", lake, *(("--name", "again") if command[0] == "compare" else ()))
+        assert met.code == 3
+        assert met.line.startswith(f"lakeprobe: {damaged} is damaged")
+        assert met.line.endswith(f"; {advice}")
+        assert "NoneType" not in met.line
+    found = lakeprobe("check", "--lake", lake)
+    assert (found.code, found.out) == (1, f"damaged: {damaged}; {advice}\n")
+    thing = f"{_COMPARED}" if file.startswith("comparisons") else "run=npu/step=0/rank=0"
+    mended = lakeprobe("check", "--repair", "--lake", lake)
+    assert mended.code == 0
+    assert f"taken out, since {damaged} is damaged: {thing}\n" in mended.err
+    assert not damaged.exists()
+    assert lakeprobe("check", "--lake", lake).code == 0
+    assert "gpu" in lakeprobe("ls", "--lake", lake).out
+
+
+def test_a_comparison_of_a_newer_release_is_not_damaged(tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    for run in ("npu", "gpu"):
+        ingest(write_dump(tmp_path / run, dump_text(add=1.0)), lake=lake)
+    assert lakeprobe("compare", "npu", "gpu", "--lake", lake).code == 0
+    [file] = lake.glob(f"{_COMPARED}/*/comparison.yaml")
+    file.write_text(re.sub("version: [0-9]+", "version: 999", file.read_text()))
+    assert "install a newer lakeprobe" in lakeprobe("blame", "npu_vs_gpu", "--lake", lake).line
+    assert lakeprobe("check", "--repair", "--lake", lake).code == 0
+    assert file.exists()
+
+
 def test_ls(folder: Path, tmp_path: Path) -> None:
     done = lakeprobe("ls", "--lake", folder / "lake")
     assert (done.code, done.err) == (0, "")

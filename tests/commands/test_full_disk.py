@@ -71,6 +71,23 @@ def test_a_full_disk(
     assert lakeprobe(*words, "--lake", lake).code in (0, 1)
 
 
+@pytest.mark.parametrize(
+    "words", [("merge", "both", "-o", "new/out"), ("compare", "target", "golden", "-o", "new/out")]
+)
+def test_a_full_disk_leaves_no_empty_folder(
+    lake: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert lakeprobe("compare", "target", "golden", "--name", "both", "--lake", lake).code == 0
+    before = sorted(path.name for path in tmp_path.iterdir())
+    with full_beyond(1 << 10) if words[0] == "merge" else full_beyond(1 << 18):
+        done = lakeprobe(*words, "--lake", lake)
+    assert done.code == 3, done
+    assert sorted(path.name for path in tmp_path.iterdir()) == before
+    assert lakeprobe(*words, "--lake", lake).code == 0
+    assert list((tmp_path / "new" / "out").iterdir()) != []
+
+
 def test_what_a_thread_of_duckdb_met_is_a_line() -> None:
     wrapped = (
         'IO Error: Async write failed for range [offset=2949387, size=983097]: {"exception_type":"IO",'

@@ -130,6 +130,7 @@ BROKEN = {
         "the view metrics has a row more than once; each pair may have one",
     ),
     "threshold": ("SET VARIABLE norm_growth = 'much'", "the threshold norm_growth is 'much'; it must be a number"),
+    "threshold_truth": ("SET VARIABLE noise_factor = true", "the threshold noise_factor is True; it must be a number"),
     "threshold_misspelt": (
         "SET VARIABLE norm_eror_output = 0.1",
         "norm_eror_output is not a threshold; write norm_error_output, or give the variable another name",

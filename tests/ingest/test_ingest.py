@@ -14,10 +14,13 @@ import pytest
 from tensor_dumps import OP, files, leaf, query, snapshot, table, write_dump
 
 from lakeprobe.errors import DumpError, LakeError, UsageError
-from lakeprobe.ingest import IngestReport, ingest
+from lakeprobe.ingest import IngestReport, ingest, unit
+from lakeprobe.ingest.unit import fingerprint_of
 from lakeprobe.lake import layout
 from lakeprobe.lake.layout import UnitKey
+from lakeprobe.readers.source import Source
 from lakeprobe.schema import UNIT_TABLES, arrow_schema
+from lakeprobe.tensors import TensorReference, read_tensor
 
 A = np.arange(6, dtype=np.float32).reshape(2, 3)
 B = np.array([True, False])
@@ -249,6 +252,67 @@ def test_one_bad_dump_and_none_is_put_in_place(gpu: Path, lake: Path, jobs: int)
     assert str(bad) in str(caught.value)
     assert snapshot(lake) == before
     assert list((lake / ".staging").iterdir()) == []
+
+
+# ---- a dump that is written while it is read --------------------------------------------------------------
+
+
+def overwritten(path: Path, old: bytes, new: bytes) -> None:
+    """Write into the file `path`, which keeps its inode, as a program does that dumps again."""
+    content = path.read_bytes()
+    assert old in content
+    path.write_bytes(content.replace(old, new))
+
+
+@pytest.mark.parametrize(("old", "new"), [(b'"Norm": 1.0', b'"Norm": 9.0'), (b'"Norm": 1.0', b'"Norm":')])
+def test_a_dump_that_changes_while_it_is_read(
+    gpu: Path, lake: Path, monkeypatch: pytest.MonkeyPatch, old: bytes, new: bytes
+) -> None:
+    """Whatever is read of it, a whole dump or half of one, is not in the lake."""
+    ingest(write_dump(lake.with_name("other")), lake=lake)
+    before = snapshot(lake)
+    changing = gpu / "step10" / "rank0" / "dump.json"
+
+    def hashed_before(sources: tuple[Source, ...], tensors: str) -> str:
+        fingerprint = fingerprint_of(sources, tensors)
+        if changing in sources[0].files:
+            overwritten(changing, old, new)
+        return fingerprint
+
+    with monkeypatch.context() as patch:
+        patch.setattr(unit, "fingerprint_of", hashed_before)
+        with pytest.raises(DumpError) as caught:
+            ingest(gpu, lake=lake)
+    message = f"{changing} changed while it was read; wait until it is written, and read it again"
+    assert (str(caught.value), caught.value.exit_code) == (message, 2)
+    assert snapshot(lake) == before
+    assert list((lake / ".staging").iterdir()) == []
+    if new != b'"Norm":':
+        assert len(ingest(gpu, lake=lake).read) == 4
+
+
+@pytest.mark.parametrize("storage", ["copy", "link"])
+def test_a_tensor_file_that_changes_while_the_dump_is_read(
+    gpu: Path, lake: Path, monkeypatch: pytest.MonkeyPatch, storage: str
+) -> None:
+    changing = gpu / "step0" / "rank1" / "dump_tensor_data" / "a.npy"
+    bystander = changing.with_name("training.log")  # which the dump does not name
+    bystander.write_text("")
+
+    def read_before(path: Path) -> TensorReference:
+        reference = read_tensor(path)
+        if path.name == "b.npy" and path.parent == changing.parent:
+            np.save(changing, A + 7)
+        bystander.write_text(str(path))
+        return reference
+
+    with monkeypatch.context() as patch:
+        patch.setattr("lakeprobe.tensors.read_tensor", read_before)
+        with pytest.raises(DumpError) as caught:
+            ingest(gpu, lake=lake, tensors=storage)
+    assert str(caught.value) == f"{changing} changed while it was read; wait until it is written, and read it again"
+    assert layout.runs(lake) == []
+    assert len(ingest(gpu, lake=lake, tensors=storage).read) == 4
 
 
 # ---- notes and refusals -----------------------------------------------------------------------------------

@@ -95,6 +95,30 @@ def test_odd_text_in_the_head(tmp_path: Path, task: str) -> None:
         assert "not valid Unicode" in refused(tmp_path)
 
 
+def test_a_section_that_is_not_known_is_kept_and_noted(tmp_path: Path) -> None:
+    plain = {"input_args": [TENSOR], "output": []}
+    data = {
+        NAMES[0]: plain,
+        NAMES[1]: plain | {"weird": {"x": TENSOR}},
+        NAMES[2]: plain | {"is_nan": False, "more": [TENSOR], "weird": {}},
+    }
+    first = f"not compared, as no section of its name is known: weird of {NAMES[1]}"
+    assert first in read(write(tmp_path, {name: data[name] for name in NAMES[:2]})).summary.notes
+    result = read(write(tmp_path, data))
+    assert f"{first}, nor such sections of 1 more ops" in result.summary.notes
+    assert canonical(data_of(result)) == canonical(data)
+    known = read(write(tmp_path, {NAMES[0]: plain | {"is_nan": True}}))
+    assert "not compared" not in str(known.summary.notes)
+
+
+def test_sections_that_are_not_known_are_counted_however_they_are_read(tmp_path: Path) -> None:
+    """Entries that resemble each other are read at once."""
+    entry = {"input_args": [TENSOR], "output": [], "weird": {}}
+    result = read(write(tmp_path, {f"Torch.f.{call}.forward": entry for call in range(500)}))
+    first = "not compared, as no section of its name is known: weird of Torch.f.0.forward"
+    assert f"{first}, nor such sections of 499 more ops" in result.summary.notes
+
+
 def test_other_keys_of_an_entry(tmp_path: Path) -> None:
     data = {
         NAMES[0]: {"is_nan": True, "input_args": [], "is_recompute": True, "output": [TENSOR]},

@@ -113,6 +113,26 @@ def test_two_folders_of_one_rank_are_refused(tmp_path: Path, pair: tuple[str, st
         assert all(name in str(caught.value) for name in pair)
 
 
+@pytest.mark.parametrize("folder", ["gpu/step99999999999/rank0", "gpu/step1/rank9999999999", "step1000000000"])
+def test_a_number_that_no_step_or_rank_has_is_refused(tmp_path: Path, folder: str) -> None:
+    dumps(tmp_path, folder)
+    odd = next(path for path in (tmp_path / folder, *(tmp_path / folder).parents) if len(path.name) > 12)
+    says = f"{odd}: the number of a step or a rank has 9 digits at most; rename the folder"
+    assert refused(tmp_path) == says
+    with pytest.raises(DumpError) as caught:
+        locate(tmp_path / folder)
+    assert str(caught.value) == says
+
+
+@pytest.mark.parametrize("folder", ["step-1/rank0", "step1/rank-2"])
+def test_a_negative_step_or_rank_is_a_name_and_a_note_says_so(tmp_path: Path, folder: str) -> None:
+    dumps(tmp_path, folder)
+    run = locate_run(tmp_path)
+    odd = run.root.name
+    assert (odd in ("step-1", "rank-2"), run.sources[0].step, run.sources[0].rank) == (True, 0, 0)
+    assert run.sources[0].notes == (f"{odd} is taken as a name, and not as a step or a rank",)
+
+
 def test_two_dumps_in_one_folder_are_named_by_their_files(tmp_path: Path) -> None:
     dumps(tmp_path, ".")
     (tmp_path / "a.pkl").write_text('["Torch_add_1_forward_input.0", 1, [], "torch.float32", [4], [1, 1, 1]]\n')

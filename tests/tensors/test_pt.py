@@ -102,7 +102,12 @@ def pickled(value: Any) -> bytes:
     return buffer.getvalue()
 
 
-FLOATS = Storage(Global("torch", "FloatStorage"), "0", "cpu", 6)
+def floats(count: int) -> Storage:
+    """The storage of six numbers, which says that it has `count`."""
+    return Storage(Global("torch", "FloatStorage"), "0", "cpu", count)
+
+
+FLOATS = floats(6)
 
 
 def tensor(
@@ -215,6 +220,11 @@ def test_refuses_forged_pickles(tmp_path: Path, code: bytes, message: str) -> No
         (tensor(storage=Storage(Global("torch", "FloatStorage"), "1", "cpu", 6)), "no 'data/1'"),
         (tensor(storage=Storage(Global("torch", "FloatStorage"), "1\n2", "cpu", 6)), r"^no 'data/1\\n2' in [^\n]*$"),
         (tensor(storage=Storage(Global("torch", "FloatStorage"), "../../x", "cpu", 6)), r"no 'data/\.\./"),
+        (tensor(storage=floats(100_000_000_000)), "should have 100000000000 elements and has 24 bytes in "),
+        (tensor(storage=floats(7)), "should have 7 elements and has 24 bytes in "),
+        (tensor(storage=floats(-5)), "should have -5 elements and has 24 bytes in "),
+        (tensor(storage=floats(2)), "truncated"),
+        (tensor(storage=floats(2), shape=(1, 1), offset=2), "leaves its storage"),
         (tensor(storage=Storage("FloatStorage", "0", "cpu", 6)), "refused persistent id"),
         (tensor(storage=Storage(Global("torch", "QInt8Storage"), "0", "cpu", 6)), "QInt8Storage"),
         (Global("torch._utils", "_rebuild_tensor_v2", 1), "unreadable"),
