@@ -111,7 +111,7 @@ def _block(rank: Record, leaves: Sequence[Record], several: bool) -> str:
     if rank["source"] in ("communication", "no recorded op") and rank["absent"]:
         lines.append(f"  it may have come from ranks that were not dumped: {output.few_ranges(rank['absent'])}")
     lines += [f"  {line}" for line in _leaf_lines(leaves)]
-    lines += [f"  {line}" for line in noise_lines(rank)]
+    lines += [f"  {line}" for line in noise_lines(rank, leaves)]
     if rank["first_paired"]:
         lines.append(f"  the first op with a counterpart that differs: {rank['first_paired']}")
     if rank["module"]:
@@ -123,13 +123,18 @@ def _block(rank: Record, leaves: Sequence[Record], several: bool) -> str:
     return "\n".join(lines) + "\n"
 
 
-def noise_lines(rank: Record) -> list[str]:
-    """Describe why a rank's first difference stands out of rounding noise, the next op, and where the noise begins."""
+def noise_lines(rank: Record, leaves: Sequence[Record]) -> list[str]:
+    """Describe why a rank's first difference stands out of rounding noise, the next op, and where the noise begins.
+
+    `leaves` are those of its op.
+    """
     if rank["evidence"] is None:
         return []
     # the rows of a softmax sum to one, so its norm says little and sql/noise/shifts.sql looks at its mean
     statistic = "mean" if "softmax" in rank["op"].lower() else "norm"
     lines = [_EVIDENCE[rank["evidence"]].format(statistic=statistic)]
+    if rank["evidence"] == "made" and any(leaf["side"] == "input" and leaf["difference"] == "noise" for leaf in leaves):
+        lines = ["its inputs agree, and its output is off by more than any rounding"]
     if rank["evidence"] == "added" and rank["beyond"] is not None:
         lines = [f"its output is {rank['beyond']:.2g} times as far off as rounding explains ({_floor(rank)})"]
     if rank["floor"] == "law":
