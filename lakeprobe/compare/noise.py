@@ -95,10 +95,12 @@ def find_suspects(
     _run(connection, TRACED)
     recorded = {"is_first": is_first, "is_after_equal": is_after_equal, "step": step}
     (begins,) = connection.execute(parsed(connection, resources.sql("noise/first_step")), recorded).fetchall()[0]
-    connection.execute(f"SET VARIABLE is_first_step = {str(begins).lower()}")
-    connection.execute(f"SET VARIABLE is_first_recorded = {str(is_first).lower()}")
-    connection.execute(f"SET VARIABLE is_after_equal = {str(is_after_equal).lower()}")
-    connection.execute(f"SET VARIABLE is_after_other_update = {str(is_after_other_update).lower()}")
+    known = {
+        "is_first_step": begins, "is_first_recorded": is_first, "is_after_equal": is_after_equal,
+        "is_after_other_update": is_after_other_update,
+    }  # fmt: skip
+    for name, holds in known.items():
+        connection.execute(f"SET VARIABLE {name} = $holds", {"holds": bool(holds)})
     (possible,) = connection.execute(parsed(connection, resources.sql("noise/possible"))).fetchall()[0]
     for query in CERTAIN:
         _create(connection, query, query if possible.get(query, True) else "no_evidence")

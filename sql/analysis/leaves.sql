@@ -1,4 +1,4 @@
--- leaves: the first leaves that differ of each op that a summary names, in short.
+-- leaves: the first leaves that differ of each op that a summary names, in short; arguments before tensors, if there are many.
 -- grain: one leaf of an op of one (step, rank)
 -- error: how far the statistic that differs most is from golden's, as a share of golden's tensor; NULL without a share
 -- parameters: $most (leaves of an op); the table summary_ops, the views results and own_metrics
@@ -71,5 +71,10 @@ SELECT
         AS error
 FROM measured
 LEFT JOIN own_metrics USING (step, rank, row)
-QUALIFY row_number() OVER (PARTITION BY step, rank, place ORDER BY row) <= $most
+-- of many leaves an argument that differs tells more than the noise of tensors, as in the step of a fused optimizer
+QUALIFY
+    row_number() OVER (
+        PARTITION BY step, rank, place
+        ORDER BY coalesce(target_kind <> 'tensor' AND golden_kind <> 'tensor', false) DESC, row
+    ) <= $most
 ORDER BY step, rank, place, row

@@ -2,7 +2,7 @@
 -- grain: one pair
 -- parameters: $1 to $12 (lists in the order of the pairs)
 -- target_step, target_rank, …: of a unit in a compacted folder; else NULL
--- step, rank: of the target. The columns after is_after_other_update are set when they are known.
+-- step, rank: of the target. The columns from is_equal on are set when they are known.
 CREATE TEMP TABLE pairs_at_once AS
 SELECT
     unnest($1::INTEGER []) AS pair,

@@ -1,6 +1,6 @@
 -- nothing_differs: whether the two runs are equal as far as their dumps tell, so that no op can stand out.
 -- grain: one row
--- parameters: the tables paired, differences and verdicts; the variable cross_framework
+-- parameters: the tables comparison_kind, paired, differences and verdicts; the variable cross_framework
 -- Two implementations always round differently, so they are never equal in this sense.
 -- Parameters of checkpoints and settings are not ops, of which one could add an error.
 SELECT

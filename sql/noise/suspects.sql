@@ -2,7 +2,7 @@
 -- grain: one op; the first 64
 -- parameters: the tables noise_ops, noise_leaves, noise_evidence, noise_errors, noise_added, noise_shifts,
 --   noise_near_shifts, noise_passed_shifts, noise_functions, noise_laws, noise_gradients, noise_floors, noise_makers,
---   noise_repeat and noise_repeat_rows; thresholds
+--   noise_repeat and noise_wiring; thresholds
 -- A parameter's gradient is a long sum that flipped masks move, so its error must be as large as itself, or most
 --   gradients must differ although their inputs agree, as when gradients are not set to zero. An op of the forward pass
 --   whose output error exceeds the rounding of the coarsest chip, while its input error does not, needs a lower score.

@@ -1,6 +1,6 @@
 -- series: where the series of a monitored run leave those of golden.
 -- grain: one series that leaves golden: a metric of one tensor or number at one point, on one rank
--- parameters: threshold: the relative difference beyond which a value may have left; the table drift_series_values
+-- parameters: $threshold: the relative difference beyond which a value may have left; the table drift_series_values
 -- Rounding grows slowly from step to step, since training is chaotic (E. N. Lorenz, Deterministic nonperiodic flow,
 -- 1963); a defect grows at once. So a series leaves golden where its difference is beyond the threshold and many times
 -- what the largest one until 20 values ago would have come to at the pace of the 20 values before. It began in the

@@ -1,6 +1,6 @@
 -- series_steps: the values of the series that leave golden, with golden's, in order.
--- grain: the last value of one series in one step; of long series the value that differs most in each of `points` parts
--- parameters: run; points: the largest number of parts; the tables drift_series_values and drift_series_rows
+-- grain: the last value of one series in one step; of long series the value that differs most in each of $points parts
+-- parameters: $run; $points: the largest number of parts; the tables drift_series_values and drift_series_rows
 WITH
     lasts AS (
         SELECT

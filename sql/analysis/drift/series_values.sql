@@ -1,6 +1,6 @@
 -- series_values: the values of the series of a monitored run beside those of golden.
 -- grain: one value that both have: a metric of one tensor or number at one point of a step, on one rank
--- parameters: golden, run: the names of both
+-- parameters: $golden, $run: the names of both
 -- difference: |target − golden| / max(|target|, |golden|, the mean of golden's last magnitudes); 1 if only one side is
 --   finite, or if texts differ
 -- n: the place in its series
