@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, NamedTuple, TextIO
 
-from lakeprobe.shown import shown
+from lakeprobe.shown import shown, unbroken
 
 UNBOUND = 100_000
 """The width of what goes to no terminal: its lines stay whole, as grep and awk want them."""
@@ -142,7 +142,7 @@ def _text(value: Any) -> str:
         return number(value)
     if isinstance(value, list):
         return "[" + ", ".join(_text(item) for item in value) + "]"
-    return shown(str(value).replace("\n", "\\n").replace("\t", "\\t"))
+    return shown(unbroken(str(value)))
 
 
 def _is_numeric(values: Iterable[Any]) -> bool:

@@ -23,7 +23,7 @@ HEADINGS = ("first", "beyond_noise", "worst")
 MACROS = (
     "finite_part", "magnitude", "is_finding", "is_of_values", "user_frames", "user_frame", "leaf_text", "root_elements",
     "farthest_statistic", "statistic_text", "requires_grad_text", "fields_text", "is_trained_apart", "compared_step_of",
-    "compared_rank_of", "is_module", "place_after",
+    "compared_rank_of", "is_module", "place_after", "side_text",
 )  # fmt: skip
 """The macros that the queries of a summary use."""
 

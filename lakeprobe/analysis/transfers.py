@@ -35,7 +35,8 @@ def keep_transfers(stages: duckdb.DuckDBPyConnection, run: str) -> None:
 def keep_compared_transfers(stages: duckdb.DuckDBPyConnection, target: str, golden: str) -> None:
     """Create the temporary tables transfers, of `target`, and compared_transfers, which considers `golden` as well."""
     keep_transfers(stages, target)
-    keep(stages, "compared_transfers", "communication/compared_transfers", {"golden": golden})
+    if not is_made(stages, "compared_transfers", (target, golden)):
+        keep(stages, "compared_transfers", "communication/compared_transfers", {"golden": golden})
 
 
 def _keep_calls(stages: duckdb.DuckDBPyConnection, run: str) -> bool:

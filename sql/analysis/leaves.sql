@@ -54,18 +54,16 @@ SELECT
     place,
     substr(coalesce(target_name, golden_name), length(coalesce(target_op, golden_op)) + 2) AS slot,
     CASE WHEN difference = 'equal' THEN 'requires_grad' ELSE coalesce(difference, 'unmatched') END AS difference,
-    leaf_text(
+    side_text(
         target_kind, target_type, target_dtype, target_shape, target_value,
-        statistic_text(farthest.name, farthest.target, farthest.golden), target_digest
-    )
-    || coalesce(fields_text(target_extra, target_type, golden_extra, golden_type), '')
-    || coalesce(requires_grad_text(target_requires_grad, golden_requires_grad), '') AS target,
-    leaf_text(
+        statistic_text(farthest.name, farthest.target, farthest.golden), target_digest,
+        target_extra, target_requires_grad, golden_type, golden_extra, golden_requires_grad
+    ) AS target,
+    side_text(
         golden_kind, golden_type, golden_dtype, golden_shape, golden_value,
-        statistic_text(farthest.name, farthest.golden, farthest.target), golden_digest
-    )
-    || coalesce(fields_text(golden_extra, golden_type, target_extra, target_type), '')
-    || coalesce(requires_grad_text(golden_requires_grad, target_requires_grad), '') AS golden,
+        statistic_text(farthest.name, farthest.golden, farthest.target), golden_digest,
+        golden_extra, golden_requires_grad, target_type, target_extra, target_requires_grad
+    ) AS golden,
     coalesce(own_metrics.text, '') AS metrics,
     if(target_kind = 'tensor' AND golden_kind = 'tensor' AND isfinite(farthest.distance) AND farthest.distance > 0, farthest.distance, NULL)
         AS error

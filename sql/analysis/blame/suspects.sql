@@ -34,19 +34,17 @@ WITH
             string_agg(
                 substr(coalesce(target_name, golden_name), length(coalesce(target_op, golden_op)) + 2)
                 || ' is '
-                || leaf_text(
+                || side_text(
                     target_kind, target_type, target_dtype, target_shape, target_value,
-                    if(only_digests, NULL, statistic_text(farthest.name, farthest.target, farthest.golden)), target_digest
+                    if(only_digests, NULL, statistic_text(farthest.name, farthest.target, farthest.golden)), target_digest,
+                    target_extra, target_requires_grad, golden_type, golden_extra, golden_requires_grad
                 )
-                || coalesce(fields_text(target_extra, target_type, golden_extra, golden_type), '')
-                || coalesce(requires_grad_text(target_requires_grad, golden_requires_grad), '')
                 || ' against '
-                || leaf_text(
+                || side_text(
                     golden_kind, golden_type, golden_dtype, golden_shape, golden_value,
-                    if(only_digests, NULL, statistic_text(farthest.name, farthest.golden, farthest.target)), golden_digest
-                )
-                || coalesce(fields_text(golden_extra, golden_type, target_extra, target_type), '')
-                || coalesce(requires_grad_text(golden_requires_grad, target_requires_grad), ''),
+                    if(only_digests, NULL, statistic_text(farthest.name, farthest.golden, farthest.target)), golden_digest,
+                    golden_extra, golden_requires_grad, target_type, target_extra, target_requires_grad
+                ),
                 ', '
                 ORDER BY row
             ) AS leaves

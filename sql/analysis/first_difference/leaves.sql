@@ -24,22 +24,20 @@ SELECT
     if(
         firsts.finding = 'only in golden',
         '–',
-        leaf_text(
+        side_text(
             target_kind, target_type, target_dtype, target_shape, target_value,
-            statistic_text(farthest.name, farthest.target, farthest.golden), target_digest
+            statistic_text(farthest.name, farthest.target, farthest.golden), target_digest,
+            target_extra, target_requires_grad, golden_type, golden_extra, golden_requires_grad
         )
-        || coalesce(fields_text(target_extra, target_type, golden_extra, golden_type), '')
-        || coalesce(requires_grad_text(target_requires_grad, golden_requires_grad), '')
     ) AS target,
     if(
         firsts.finding = 'only in target',
         '–',
-        leaf_text(
+        side_text(
             golden_kind, golden_type, golden_dtype, golden_shape, golden_value,
-            statistic_text(farthest.name, farthest.golden, farthest.target), golden_digest
+            statistic_text(farthest.name, farthest.golden, farthest.target), golden_digest,
+            golden_extra, golden_requires_grad, target_type, target_extra, target_requires_grad
         )
-        || coalesce(fields_text(golden_extra, golden_type, target_extra, target_type), '')
-        || coalesce(requires_grad_text(golden_requires_grad, target_requires_grad), '')
     ) AS golden,
     max_diff,
     min_diff,
