@@ -1,5 +1,5 @@
--- side_text(kind, …, requires_grad, other_type, other_extra, other_requires_grad): one side of a row in a few words, as
---   leaf_text has them, with the fields and the requires_grad that the other side has otherwise.
+-- side_text: one side of a row in a few words, as leaf_text has them, with the fields and the requires_grad that the other
+--   side has otherwise.
 CREATE OR REPLACE MACRO side_text(
     kind, type, dtype, shape, value, statistic, digest,
     extra, requires_grad, other_type, other_extra, other_requires_grad
