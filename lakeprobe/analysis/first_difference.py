@@ -95,7 +95,6 @@ def first_difference(
         keep_leaf_errors(stages, comparison.name)
         keep(stages, "op_pairs", "first_difference/op_pairs", name)
         keep_compared_transfers(stages, comparison.target, comparison.golden)
-        keep(stages, "late_digests", "first_difference/late_digests", name)
         keep(stages, "doubtful", "first_difference/doubtful")
         keep(stages, "early_gradients", "first_difference/early_gradients", run)
         keep(stages, "changed_ops", "first_difference/changed_ops", {"threshold": threshold})

@@ -8,6 +8,7 @@
 -- is_other_tensor: of another dtype or shape, or sent or received in another way (is_other_transfer): to another rank, say
 -- target_key: the value of the target (macros/extremes_key)
 -- is_passed_on: an argument that one side alone gave to a module, which an op in it takes
+-- has_late_digest: it differs in a digest alone, which is that of later contents (judge/verdicts)
 WITH
     leaves AS (
         SELECT
@@ -39,7 +40,8 @@ WITH
             target_extra <> golden_extra AND target_type LIKE '%P2POp' AND golden_type LIKE '%P2POp' AS is_other_transfer,
             target_dtype <> golden_dtype
             OR NOT same_shape(target_shape, golden_shape, matched_by)
-            OR coalesce(is_other_transfer, false) AS is_other_tensor
+            OR coalesce(is_other_transfer, false) AS is_other_tensor,
+            list_contains(messages, message_of('late digest')) AS has_late_digest
         FROM results
         WHERE
             comparison = $comparison
@@ -71,6 +73,7 @@ SELECT
     is_tensor,
     is_other_tensor,
     is_other_transfer,
+    has_late_digest,
     target_key,
     CASE
         WHEN difference = 'unmatched' THEN NULL

@@ -15,9 +15,16 @@ SELECT
     greatest(t.tensor_rows, g.tensor_rows) AS rows,
     t.framework <> g.framework AS cross_framework,
     CASE
-        WHEN t.format = 'preflight' AND g.format = 'preflight' THEN 'preflight'
-        WHEN t.format LIKE '%checkpoint' AND g.format LIKE '%checkpoint' THEN 'checkpoint'
-        WHEN t.format LIKE '% kernel dump' AND g.format LIKE '% kernel dump' THEN 'kernel'
+        WHEN t.format = 'preflight' AND g.format = 'preflight' THEN 'settings'
+        WHEN t.format LIKE '%checkpoint' AND g.format LIKE '%checkpoint' THEN 'parameters'
+        WHEN t.format LIKE '% kernel dump' AND g.format LIKE '% kernel dump' THEN 'kernels'
+        WHEN t.format = 'msprobe debug points' AND g.format = 'msprobe debug points' THEN 'saved values'
+        ELSE 'ops'
+    END AS dumped,
+    CASE
+        WHEN dumped = 'settings' THEN 'preflight'
+        WHEN dumped = 'parameters' THEN 'checkpoint'
+        WHEN dumped = 'kernels' THEN 'kernel'
         WHEN (t.format = 'ptdbg dump') <> (g.format = 'ptdbg dump') THEN 'ptdbg'
         WHEN t.framework <> g.framework THEN 'cross_framework'
         ELSE 'same_framework'
@@ -25,13 +32,6 @@ SELECT
     t.framework = 'mindspore' AND g.framework <> 'mindspore' AS other_names,
     t.format = 'lakeprobe' AND g.format = 'lakeprobe' AS are_collected,
     t.task = 'structure' AND g.task = 'structure' AS is_structure,
-    CASE
-        WHEN t.format = 'preflight' AND g.format = 'preflight' THEN 'settings'
-        WHEN t.format LIKE '%checkpoint' AND g.format LIKE '%checkpoint' THEN 'parameters'
-        WHEN t.format LIKE '% kernel dump' AND g.format LIKE '% kernel dump' THEN 'kernels'
-        WHEN t.format = 'msprobe debug points' AND g.format = 'msprobe debug points' THEN 'saved values'
-        ELSE 'ops'
-    END AS dumped,
     t.complete AS target_complete,
     g.complete AS golden_complete
 FROM unit_rows(getvariable('target_unit') || '/dumps.parquet', getvariable('target_held')) AS t

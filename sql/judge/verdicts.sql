@@ -71,13 +71,13 @@ WITH
     shared_digests AS (
         SELECT 'target' AS side, target_digest AS digest, target_shape AS shape
         FROM paired
-        WHERE target_digest IS NOT NULL
+        WHERE target_digest IS NOT NULL AND target_norm IS NOT NULL
         GROUP BY ALL
         HAVING count(DISTINCT (target_max, target_min, target_mean, target_norm)) > 1
         UNION ALL
         SELECT 'golden' AS side, golden_digest AS digest, golden_shape AS shape
         FROM paired
-        WHERE golden_digest IS NOT NULL
+        WHERE golden_digest IS NOT NULL AND golden_norm IS NOT NULL
         GROUP BY ALL
         HAVING count(DISTINCT (golden_max, golden_min, golden_mean, golden_norm)) > 1
     ),
@@ -249,7 +249,7 @@ WITH
                     'error: too few elements of the outputs are within one thousandth while the inputs agree',
                     NULL
                 ),
-                if(other_requires_grad, 'error: requires_grad differs', NULL),
+                if(other_requires_grad, message_of('trained apart'), NULL),
                 if(matched AND target_kind <> golden_kind, 'error: the kinds of the values differ', NULL),
                 if(
                     matched
@@ -320,7 +320,7 @@ SELECT
     CASE
         WHEN skipped THEN ['skipped: this memory was never written']
         WHEN set_aside THEN ['skipped: recorded before the data had to be there']
-        WHEN late_digest THEN ['skipped: the digest is that of later contents']
+        WHEN late_digest THEN [message_of('late digest')]
         WHEN one_sided THEN ['skipped: one side alone records the settings of optimizers']
         WHEN cut_off THEN ['skipped: the other side was cut off before']
         ELSE list_concat(

@@ -151,7 +151,7 @@ WITH
     trained AS (
         SELECT o.number, p.row
         FROM paired AS p
-        JOIN verdicts AS v ON v.row = p.row AND list_contains(v.messages, 'error: requires_grad differs')
+        JOIN verdicts AS v ON v.row = p.row AND list_contains(v.messages, message_of('trained apart'))
         JOIN noise_ops AS o ON o.target_seq = p.target_seq AND o.golden_seq = p.golden_seq
         WHERE
             o.phase = 'forward'

@@ -17,7 +17,7 @@ SELECT
                     OR target_shape IS DISTINCT FROM golden_shape
                 )
         )
-        OR EXISTS (FROM verdicts WHERE list_contains(messages, 'error: requires_grad differs')),
+        OR EXISTS (FROM verdicts WHERE list_contains(messages, message_of('trained apart'))),
         'missing': EXISTS (FROM noise_ops WHERE side <> 'pair'),
         'sources': coalesce(sources.are_there, false),
         'given_gradients': coalesce(sources.are_gradients, false),

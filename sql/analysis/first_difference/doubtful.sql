@@ -1,12 +1,12 @@
 -- doubtful: leaves that differ although their record does not show what the op had or computed; they are set aside.
 -- grain: one leaf of leaf_errors
--- parameters: the tables leaf_errors, compared_transfers and late_digests
+-- parameters: the tables leaf_errors and compared_transfers
 -- reason, the first of these that applies:
 --   overwritten: the output is that of a nested call
 --   not arrived: recorded before the data arrived
 --   buffer: memory that the call only fills
 --   argument: an output that only passes on an input
---   late digest: the digest of later contents (late_digests)
+--   late digest: the digest of later contents, as the verdict says
 WITH
     calls AS (
         SELECT
@@ -37,13 +37,9 @@ SELECT
             AND NOT coalesce(is_other_tensor, false)
             AND NOT list_contains(given, leaf_errors.row)
             THEN 'buffer'
-        WHEN late_digests.row IS NOT NULL THEN 'late digest'
+        WHEN has_late_digest THEN 'late digest'
     END AS reason
 FROM leaf_errors
 LEFT JOIN calls
     ON calls.step = leaf_errors.step AND calls.rank = leaf_errors.rank AND calls.seq = leaf_errors.target_seq
-LEFT JOIN late_digests
-    ON late_digests.step = leaf_errors.step
-    AND late_digests.rank = leaf_errors.rank
-    AND late_digests.row = leaf_errors.row
 WHERE reason IS NOT NULL
