@@ -38,7 +38,7 @@ MACROS = (
     "statistic_text", "requires_grad_text", "fields_text", "folder_of", "run_of", "step_of", "rank_of", "comparison_of",
     "compared_step_of", "compared_rank_of", "noise_of", "compacted_rows", "gathered_rows", "batched_rows", "group_text",
     "verification_of", "perturbation_of", "perturbation_status", "pre_check", "standard_status", "is_recomputation",
-    "recorded_statistics", "extremes_key", "is_trained_apart", "side_text",
+    "recorded_statistics", "extremes_key", "is_trained_apart", "side_text", "gives_in", "takes_in",
 )  # fmt: skip
 """The macros that a user's SQL may use, and those that they use."""
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,6 +17,7 @@ from sampling import examples
 import lakeprobe
 from lakeprobe.analysis.first_difference import FirstDifference, explain
 from lakeprobe.errors import UsageError
+from lakeprobe.lake.connection import connect
 from lakeprobe.output import few_ranges, ranges
 from lakeprobe.reports.diff_analyze import diff_analyze
 from lakeprobe.reports.first_difference_text import first_difference_text, with_leaves
@@ -504,7 +504,7 @@ def explained(
     partners: dict[str, set[int]] = {}
     for one in transfers:
         partners.setdefault(one.meeting, set()).add(one.rank)
-    with duckdb.connect() as connection:
+    with connect() as connection:
         connection.execute("CREATE TABLE firsts (step INTEGER, rank INTEGER, moment DOUBLE)")
         connection.execute(
             "CREATE TABLE transfers (step INTEGER, rank INTEGER, seq INTEGER, slot VARCHAR, kind VARCHAR, "

@@ -12,8 +12,7 @@ WITH
             END AS problem
         FROM shares
         WHERE
-            kind NOT IN ('send', 'barrier')
-            AND NOT (kind IN ('reduce', 'gather') AND rank IS DISTINCT FROM peer)
+            takes_in(kind, rank, peer)
             AND op NOT LIKE '%\_object%' ESCAPE '\'
     ),
     items AS (

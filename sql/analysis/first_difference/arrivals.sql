@@ -31,7 +31,6 @@ JOIN ends USING (step, rank, seq)
 LEFT JOIN firsts ON firsts.step = transfers.step AND firsts.rank = transfers.rank
 WHERE
     partners > 0
-    AND kind NOT IN ('send', 'barrier')
-    AND (kind NOT IN ('reduce', 'gather') OR transfers.rank = peer)
+    AND takes_in(kind, transfers.rank, peer)
     AND (kind NOT IN ('broadcast', 'scatter') OR transfers.rank <> peer)
     AND (firsts.moment IS NULL OR transfers.seq + 0.25 <= firsts.moment)

@@ -10,7 +10,4 @@ SELECT
 FROM transfers
 -- a step without differences needs no explanation
 SEMI JOIN firsts USING (step)
-WHERE
-    partners > 0
-    AND kind NOT IN ('recv', 'barrier')
-    AND (kind NOT IN ('broadcast', 'scatter') OR rank = peer)
+WHERE partners > 0 AND gives_in(kind, rank, peer)

@@ -32,8 +32,7 @@ WITH
             AND transfers.seq + 0.25 <= firsts.moment
         WHERE
             len(absent) > 0
-            AND kind NOT IN ('send', 'barrier')
-            AND (kind NOT IN ('reduce', 'gather') OR transfers.rank = peer)
+            AND takes_in(kind, transfers.rank, peer)
             AND (kind NOT IN ('broadcast', 'scatter') OR list_contains(absent, peer))
         GROUP BY ALL
     ),
