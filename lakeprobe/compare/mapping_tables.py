@@ -38,7 +38,8 @@ def create(connection: duckdb.DuckDBPyConnection, mappings: Mappings, other_name
         "layer_mapping": mappings.layers,
     }
     for table, columns in _COLUMNS.items():
-        statement = f"CREATE TEMP TABLE {table} (place INTEGER, {', '.join(f'{name} VARCHAR' for name in columns)})"
+        texts = ", ".join(f"{name} VARCHAR" for name in columns)
+        statement = f"CREATE TEMP TABLE {table} (place INTEGER, is_bundled BOOLEAN, {texts})"
         connection.execute(parsed(connection, statement))
         _insert(connection, table, given.get(table, ()))
     for table, file in _RULES.items():
@@ -54,4 +55,4 @@ def _insert(connection: duckdb.DuckDBPyConnection, table: str, rows: Sequence[Se
     if rows:
         columns = [list(column) for column in zip(*rows, strict=True)]
         values = ", ".join("unnest(?::VARCHAR[])" for _ in columns)
-        connection.execute(f"INSERT INTO {table} SELECT unnest(range({len(rows)})), {values}", columns)
+        connection.execute(f"INSERT INTO {table} SELECT unnest(range({len(rows)})), false, {values}", columns)

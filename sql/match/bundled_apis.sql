@@ -3,7 +3,8 @@
 -- grain: one API of MindSpore
 -- parameters: $1 (schemas/data/apis.csv)
 SELECT
-    1000000 + row_number() OVER (ORDER BY target_api, golden_api) AS place,
+    row_number() OVER (ORDER BY target_api, golden_api) + (SELECT count(*) FROM api_mapping) AS place,
+    true AS is_bundled,
     target_api,
     golden_api
 FROM read_csv($1, header = true, all_varchar = true)

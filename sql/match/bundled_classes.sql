@@ -2,7 +2,8 @@
 -- grain: one class
 -- parameters: $1 (schemas/data/classes.csv)
 SELECT
-    1000000 + row_number() OVER (ORDER BY target_class, golden_class) AS place,
+    row_number() OVER (ORDER BY target_class, golden_class) + (SELECT count(*) FROM class_mapping) AS place,
+    true AS is_bundled,
     target_class,
     golden_class
 FROM read_csv($1, header = true, all_varchar = true)

@@ -3,7 +3,8 @@
 -- grain: one slot of one API
 -- parameters: $1 (schemas/data/slots.csv)
 SELECT
-    1000000 + row_number() OVER (ORDER BY target_api, golden_api, direction, target_slot, golden_slot) AS place,
+    row_number() OVER (ORDER BY target_api, golden_api, direction, target_slot, golden_slot) + (SELECT count(*) FROM slot_mapping) AS place,
+    true AS is_bundled,
     target_api,
     golden_api,
     direction,

@@ -18,9 +18,9 @@ WITH
         SELECT stem FROM renamed_ops
     ),
     named AS (
-        SELECT 'API mapping' AS mapping, place, 'target' AS side, target_api AS name FROM api_mapping WHERE place < 1000000
+        SELECT 'API mapping' AS mapping, place, 'target' AS side, target_api AS name FROM api_mapping WHERE NOT is_bundled
         UNION ALL
-        SELECT 'API mapping' AS mapping, place, 'golden' AS side, golden_api AS name FROM api_mapping WHERE place < 1000000
+        SELECT 'API mapping' AS mapping, place, 'golden' AS side, golden_api AS name FROM api_mapping WHERE NOT is_bundled
     ),
     lines AS (
         SELECT mapping, place, side, name FROM named ANTI JOIN apis ON apis.side = named.side AND apis.api = named.name
