@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commands.program import lakeprobe
+from program import lakeprobe
 
 import lakeprobe as package
 from lakeprobe.analysis import blame, query

@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from program import lakeprobe as run
 
 import lakeprobe
 from lakeprobe.collect import preflight as packing
 from lakeprobe.errors import DumpError, UsageError
-from tests.commands.program import lakeprobe as run
 
 torch = pytest.importorskip("torch")
 
@@ -320,7 +320,7 @@ def test_compare_and_blame_say_what_differed_before_the_first_op(tmp_path: Path)
 
 
 def test_runs_without_a_preflight_are_refused_and_their_comparison_stays(tmp_path: Path) -> None:
-    from tests.commands.program import dump_text, write_dump
+    from program import dump_text, write_dump
 
     lake = ("--lake", tmp_path / "lake")
     for name, norm in (("golden", 1.0), ("target", 2.0)):
@@ -332,7 +332,7 @@ def test_runs_without_a_preflight_are_refused_and_their_comparison_stays(tmp_pat
 
 
 def test_first_checkpoints_are_compared_with_their_runs(tmp_path: Path) -> None:
-    from tests.commands.program import dump_text, write_dump
+    from program import dump_text, write_dump
 
     lake = ("--lake", tmp_path / "lake")
     for name, norm, weight in (("golden", 1.0, 1.0), ("target", 2.0, 1.5)):

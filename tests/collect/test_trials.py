@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from program import lakeprobe as program
 
 import lakeprobe
 from lakeprobe.changes import USUAL_MODES
@@ -17,7 +18,6 @@ from lakeprobe.collect.debugger import PrecisionDebugger
 from lakeprobe.collect.watching.preheat import Preheat
 from lakeprobe.errors import UsageError
 from lakeprobe.tensors import changes as of_arrays
-from tests.commands.program import lakeprobe as program
 
 torch = pytest.importorskip("torch")
 

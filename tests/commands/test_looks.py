@@ -52,7 +52,7 @@ import re
 from pathlib import Path
 
 import pytest
-from commands.program import lakeprobe
+from program import lakeprobe
 
 from lakeprobe.table_text import columns_wide
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from program import lakeprobe as run
 
 import lakeprobe
-from tests.commands.program import lakeprobe as run
 from tests.readers.test_acl import kernel_file, written
 
 PAIR = Path(__file__).parents[1] / "data/ptdbg/pair.tar.xz"

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from program import lakeprobe as run
 
 import lakeprobe
 from lakeprobe.session import Lake
-from tests.commands.program import lakeprobe as run
 from tests.readers import checkpoints
 from tests.readers.checkpoints import State
 
@@ -182,7 +182,7 @@ def test_two_folders_of_state_dicts_with_one_changed_weight(tmp_path: Path) -> N
 
 
 def test_weights_beside_a_dump_are_left_out(tmp_path: Path) -> None:
-    from tests.commands.program import dump_text, write_dump
+    from program import dump_text, write_dump
 
     write_dump(tmp_path / "dump", dump_text(add=1.0))
     torch.save(STATE, tmp_path / "dump/model.pt")

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from program import lakeprobe as run
 
 import lakeprobe
 from lakeprobe.errors import DumpError
 from lakeprobe.readers.mindspore_ir import frames_by_kernel, nodes
-from tests.commands.program import lakeprobe as run
 from tests.readers.test_acl import kernel_file, written
 
 IR = Path(__file__).parents[1] / "data/mindspore_ir"

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from commands.program import lakeprobe as program
 from compare.pair_dumps import call, tensor, write_dump
 from packed import tables, unpacked
+from program import lakeprobe as program
 
 import lakeprobe
 from lakeprobe.session import Lake
