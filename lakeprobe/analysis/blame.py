@@ -104,7 +104,8 @@ def blame(
         _keep_repeat(stages, comparison, repeated)
         keep_leaf_errors(stages, name)
         chosen = _rank_steps(stages, comparison, steps if step is None else [step], noise, repeated)
-        covered = coverage_of(comparison, outcomes_in_lake(stages, name), () if step is None else (step,))
+        outcomes = outcomes_in_lake(stages if step is None else connection, name)  # stages have this step alone
+        covered = coverage_of(comparison, outcomes, () if step is None else (step,))
         return _answer(connection, stages, comparison, chosen, most, covered)
 
 

@@ -17,7 +17,7 @@ from lakeprobe.analysis.noise import keep_noise_ends
 from lakeprobe.analysis.query import answer, keep, keep_leaf_errors, keep_units, set_thresholds, stage_connection
 from lakeprobe.analysis.summary import Outcome, outcomes_in_lake
 from lakeprobe.analysis.transfers import keep_compared_transfers
-from lakeprobe.analysis.verdict import Coverage, coverage, coverage_of
+from lakeprobe.analysis.verdict import Coverage, coverage, coverage_of, first_that_differs
 from lakeprobe.errors import UsageError
 
 if TYPE_CHECKING:
@@ -91,7 +91,8 @@ def first_difference(
     run_steps = {step for unit in comparison.units if unit.step in steps for step in (unit.step, unit.golden_step)}
     with stage_connection(connection, run_steps, steps, compared=comparison) as stages:
         set_thresholds(stages, comparison.thresholds)
-        covered = _keep_verdicts(stages, comparison, steps, ranks)
+        outcomes = outcomes_in_lake(connection if steps else stages, comparison.name)  # stages have these steps alone
+        covered = _keep_verdicts(stages, comparison, outcomes, steps, ranks)
         keep_leaf_errors(stages, comparison.name)
         keep(stages, "op_pairs", "first_difference/op_pairs", name)
         keep_compared_transfers(stages, comparison.target, comparison.golden)
@@ -124,15 +125,23 @@ def _check_present(what: str, asked: Sequence[int], present: set[int]) -> None:
 
 
 def _keep_verdicts(
-    stages: duckdb.DuckDBPyConnection, comparison: StoredComparison, steps: Sequence[int], ranks: Sequence[int]
+    stages: duckdb.DuckDBPyConnection,
+    comparison: StoredComparison,
+    outcomes: Sequence[Outcome],
+    steps: Sequence[int],
+    ranks: Sequence[int],
 ) -> Coverage:
     """Create unit_verdicts, the verdict on each (step, rank) asked for. Returns their coverage together."""
-    outcomes = outcomes_in_lake(stages, comparison.name)
     of_unit: dict[tuple[int, int], list[Outcome]] = defaultdict(list)
     for outcome in outcomes:
         of_unit[outcome.step, outcome.rank].append(outcome)
+    since = {step: first_that_differs(outcomes, before=[step]) for step in {unit.step for unit in comparison.units}}
     verdicts = [
-        {"step": unit.step, "rank": unit.rank, "verdict": coverage([unit], of_unit[unit.step, unit.rank]).verdict}
+        {
+            "step": unit.step,
+            "rank": unit.rank,
+            "verdict": coverage([unit], of_unit[unit.step, unit.rank], differs_since=since[unit.step]).verdict,
+        }
         for unit in comparison.units
         if (not steps or unit.step in steps) and (not ranks or unit.rank in ranks)
     ]

@@ -25,7 +25,7 @@ class Verdict(StrEnum):
     NOTHING_COMPARED = "nothing compared"
     """No row of one side was compared with a row of the other."""
     DIFFERENT = "different"
-    """A pair differs beyond float noise, or only one run trains a tensor."""
+    """A pair differs beyond float noise, only one run trains a tensor, or what differs came of an earlier step."""
     UNREADABLE = "unreadable"
     """Nothing that was read differs, but a tensor could not be read."""
     INCOMPLETE = "incomplete"
@@ -59,7 +59,8 @@ class Coverage(Struct, frozen=True):
     statistics may show them to be `different`; `unrecorded` lack values on both sides. `target_compared` and
     `golden_compared` count rows of a side. `findings` counts rows by verdict, without those that differ only by
     rounding noise. `unpaired` units have no counterpart, and collecting of `incomplete` units ended in the middle of a
-    step. `by_digests`: only digests could be compared.
+    step. `by_digests`: only digests could be compared. `differs_since`: the first step that differs, if it is
+    before all that were asked for: what they differ by came of it, even where no op of theirs stands out of rounding.
     """
 
     target_rows: int
@@ -75,6 +76,7 @@ class Coverage(Struct, frozen=True):
     incomplete: int = 0
     is_structure: bool = False
     by_digests: bool = False
+    differs_since: int | None = None
 
     @property
     def verdict(self) -> Verdict:
@@ -82,7 +84,7 @@ class Coverage(Struct, frozen=True):
         holds = {
             Verdict.STRUCTURE_ONLY: self.is_structure and not self.rows["compared"],
             Verdict.NOTHING_COMPARED: not self.rows["compared"] and not self.different,
-            Verdict.DIFFERENT: self.different,
+            Verdict.DIFFERENT: self.different or self.is_inherited,
             Verdict.UNREADABLE: self.rows["unreadable"],
             Verdict.INCOMPLETE: self.incomplete,
             Verdict.PARTLY_COMPARED: self._left_out,
@@ -94,6 +96,11 @@ class Coverage(Struct, frozen=True):
     def is_equal(self) -> bool:
         """Whether both sides were compared completely and nothing differs beyond float noise."""
         return self.verdict in EQUAL
+
+    @property
+    def is_inherited(self) -> bool:
+        """Whether all that differs may have come of an earlier step."""
+        return self.differs_since is not None and bool(self.noise) and not self.different
 
     @property
     def is_whole(self) -> bool:
@@ -115,10 +122,13 @@ class Coverage(Struct, frozen=True):
     def has_warnings(self) -> bool:
         """Whether --fail-on warning exits with 1: an error, warning or difference, an unpaired or incomplete unit."""
         rows = self.findings["warning"] + self.findings["unmatched"]
-        return bool(self.has_errors or rows or self.different or self.unpaired or self.incomplete)
+        differs = self.different or self.is_inherited
+        return bool(self.has_errors or rows or differs or self.unpaired or self.incomplete)
 
 
-def coverage(units: Sequence[ComparedUnit], outcomes: Iterable[Outcome], unpaired: int = 0) -> Coverage:
+def coverage(
+    units: Sequence[ComparedUnit], outcomes: Iterable[Outcome], unpaired: int = 0, differs_since: int | None = None
+) -> Coverage:
     """Return the coverage of `units`, whose rows ended in `outcomes`; `unpaired` more units have no counterpart."""
     rows, findings = dict.fromkeys(_ROW_KINDS, 0), dict.fromkeys(_FINDINGS, 0)
     sides = dict.fromkeys(("target_rows", "golden_rows", "target_compared", "golden_compared"), 0)
@@ -138,11 +148,12 @@ def coverage(units: Sequence[ComparedUnit], outcomes: Iterable[Outcome], unpaire
         incomplete=sum(unit.cut_off for unit in units),
         is_structure=all(unit.is_structure for unit in units),
         by_digests=bool(units) and all(unit.kind == "digest" for unit in units),
+        differs_since=differs_since,
     )  # fmt: skip
 
 
 def coverage_of(
-    comparison: StoredComparison, outcomes: Iterable[Outcome], steps: Sequence[int] = (), ranks: Sequence[int] = ()
+    comparison: StoredComparison, outcomes: Sequence[Outcome], steps: Sequence[int] = (), ranks: Sequence[int] = ()
 ) -> Coverage:
     """Return the coverage of the `steps` and `ranks` of a comparison, or of all if none are given."""
 
@@ -150,7 +161,13 @@ def coverage_of(
         return (not steps or unit.step in steps) and (not ranks or unit.rank in ranks)
 
     units = list(filter(is_asked, comparison.units))
-    return coverage(units, filter(is_asked, outcomes), unpaired=sum(map(is_asked, comparison.unpaired)))
+    unpaired = sum(map(is_asked, comparison.unpaired))
+    return coverage(units, filter(is_asked, outcomes), unpaired, first_that_differs(outcomes, before=steps))
+
+
+def first_that_differs(outcomes: Sequence[Outcome], before: Sequence[int]) -> int | None:
+    """Return the first step that differs `before` all of these steps."""
+    return min((it.step for it in outcomes if it.different_rows and before and it.step < min(before)), default=None)
 
 
 _FINDINGS = ("error", "warning", "unmatched", "unreadable", "skipped", "pass")

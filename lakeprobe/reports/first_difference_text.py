@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from lakeprobe import output
-from lakeprobe.analysis.verdict import EQUAL
+from lakeprobe.analysis.verdict import Verdict
 from lakeprobe.lake.connection import records
 from lakeprobe.reports.verdict_text import nothing_stands_out, verdict_lines
 from lakeprobe.shown import unbroken
@@ -17,6 +17,12 @@ if TYPE_CHECKING:
 
 Record = dict[str, Any]
 
+_WITHOUT_FINDING = {
+    Verdict.EQUAL: "no difference",
+    Verdict.EQUAL_WITHIN_NOISE: "no difference beyond noise",
+    Verdict.DIFFERENT: "different since an earlier step",
+}
+"""What the table of ranks says of a rank on which no op stands out."""
 _MOST_ORIGINS = 3
 """The most origins that are shown in full."""
 _MOST_GROUPS = 24
@@ -32,6 +38,13 @@ SOURCES = {
     "only in target": "only the target has it",
     "only in golden": "only golden has it",
 }
+_BESIDE_NOISE = {
+    "an argument": "an argument differs (a value, dtype, shape or requires_grad); what came before may be rounding",
+    "no recorded op": "an input differs, and what was recorded before may be rounding: no recorded op made the change",
+}
+"""What SOURCES says, where values that were recorded before differ, too."""
+_MAKERS = {"equal": "agrees", "noise": "differs by noise", "different": "differs, too"}
+"""How the output of the op that made an input differs, in words."""
 _UNSEEN = ("unrecorded", "inside", "unreadable")
 """Outcomes of leaves that were not compared although both runs have the op."""
 _REASONS = {
@@ -106,7 +119,7 @@ def _block(rank: Record, leaves: Sequence[Record], several: bool) -> str:
     if rank["source"] is None:
         lines.append(f"  explained by {_explained(rank)}, which began on rank {rank['origin']}")
     else:
-        lines.append(f"  {_began(rank['source'], leaves)}")
+        lines.append(f"  {_began(rank, leaves)}")
         lines += _traced(leaves)
     if rank["source"] in ("communication", "no recorded op") and rank["absent"]:
         lines.append(f"  it may have come from ranks that were not dumped: {output.few_ranges(rank['absent'])}")
@@ -181,21 +194,23 @@ _MOMENTS = {
 }
 
 
-def _began(source: str, leaves: Sequence[Record]) -> str:
+def _began(rank: Record, leaves: Sequence[Record]) -> str:
     """Return how a difference began. Of inputs that could not be compared nobody knows whether they agree."""
+    source = rank["source"]
     inputs = [leaf["difference"] for leaf in leaves if leaf["side"] == "input"]
     if source == "this op" and not inputs:
         return "what it gives differs"
     if source == "this op" and not set(inputs).isdisjoint(_UNSEEN):
         return "what was compared of its inputs agrees, its outputs do not"
-    return SOURCES[source]
+    return _BESIDE_NOISE.get(source, SOURCES[source]) if rank["noise_op"] else SOURCES[source]
 
 
 def _traced(leaves: Sequence[Record]) -> list[str]:
     lines = []
     for leaf in leaves:
         if leaf["is_traced"] and leaf["source_op"]:
-            lines.append(f"  in golden, {leaf['slot']} comes from {leaf['source_op']}, whose output agrees")
+            made = _MAKERS.get(leaf["source_difference"], "was not compared")
+            lines.append(f"  in golden, {leaf['slot']} comes from {leaf['source_op']}, whose output {made}")
         elif leaf["is_traced"]:
             lines.append(
                 f"  in golden, {leaf['slot']} comes from no recorded op: data, a weight or an unrecorded tensor"
@@ -232,7 +247,7 @@ def _table(ranks: Sequence[Record]) -> str:
     """Return the table of ranks, grouped by what differs first; the line below says what brought the difference."""
     groups: dict[tuple[str, str], list[int]] = {}
     for rank in ranks:
-        op = rank["op"] or ("no difference" if rank["verdict"] in EQUAL else rank["verdict"])
+        op = str(rank["op"] or _WITHOUT_FINDING.get(rank["verdict"], rank["verdict"]))
         brought = "" if rank["explained_by"] is None else f"from rank {rank['explained_by']} through {rank['through']}"
         groups.setdefault((op, brought), []).append(rank["rank"])
     rows = []

@@ -44,6 +44,8 @@ def nothing_stands_out(coverage: Coverage, where: str = "") -> list[str]:
             "No op stands out: digests differ wherever ops compute, as between two chips.",
             "  digests cannot distinguish rounding from a defect; dump statistics instead",
         ]
+    if coverage.is_inherited:
+        return [f"No op stands out here: the difference comes of step {coverage.differs_since}, where it begins."]
     return [f"No op stands out of rounding noise{where}."]
 
 
@@ -64,6 +66,8 @@ def _judged(coverage: Coverage) -> str:
     if coverage.different:
         noise = f", within it: {coverage.noise}" if coverage.noise else ""
         return f"; beyond float noise: {coverage.different}{noise}"
+    if coverage.is_inherited:
+        return f"; off since step {coverage.differs_since}: {coverage.noise}"
     if coverage.noise:
         return f"; within float noise: {coverage.noise}, beyond it: none"
     return "; none differs" if coverage.rows["compared"] else ""

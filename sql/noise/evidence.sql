@@ -2,7 +2,7 @@
 -- grain: one op and one kind of evidence, or more than one leaf that shows it
 -- parameters: the tables noise_arguments, noise_missing, noise_wiring, noise_sources, noise_given_gradients, noise_made,
 --   noise_zeros, noise_stopped and noise_nonfinite, and noise_repeated: a repeat of golden explains a gradient
--- evidence: argument, missing, wiring, source, made, zeros, stopped or nonfinite (docs/noise.md)
+-- evidence: argument, missing, wiring, source, apart, made, zeros, stopped or nonfinite (docs/noise.md)
 -- row: the leaf that shows it; NULL where an op is missing, or its values tell
 SELECT number, 'argument' AS evidence, row FROM noise_arguments
 UNION ALL
@@ -10,7 +10,7 @@ SELECT number, 'missing', NULL FROM noise_missing
 UNION ALL
 SELECT number, 'wiring', row FROM noise_wiring
 UNION ALL
-SELECT number, 'source', row FROM noise_sources
+SELECT number, if(is_apart, 'apart', 'source'), row FROM noise_sources
 UNION ALL
 SELECT number, 'source', row FROM noise_given_gradients WHERE row NOT IN (SELECT row FROM noise_repeated)
 UNION ALL

@@ -2,6 +2,8 @@
 --   or a repeat of golden explains, or at all where parameters are summed in one order, or is another constant; and parameters
 --   that the optimizer moved otherwise before this step.
 -- grain: one op and the leaf that shows it. An op may be there twice
+-- is_apart: a parameter that noise may have moved so far, if it had enough steps before the first that was recorded: it tells
+--   only where nothing else does
 -- parameters: the tables paired, noise_makers, noise_ops, noise_leaves, noise_errors, noise_floors, noise_largest_before and
 --   noise_repeated; thresholds
 WITH
@@ -62,7 +64,13 @@ WITH
                 ),
                 if(getvariable('is_first_recorded'), 100 * any_value(floor), least(100 * any_value(floor), getvariable('outright_error'))),
                 0.3 * any_value(gradients_made.error)
-            ) AS most
+            ) AS most,
+            middle <= most
+            AND getvariable('is_first_recorded')
+            AND NOT getvariable('is_first_step')
+            AND middle > greatest(
+                getvariable('outright_error'), if(is_low_precision(any_value(spacing)), 2 * any_value(spacing), 0)
+            ) AS are_apart
         FROM parameters_taken
         CROSS JOIN gradients_made
         CROSS JOIN (SELECT median(n) AS middle_n FROM parameters_taken)
@@ -251,7 +259,10 @@ WITH
         FROM cast_from_numbers
     ),
     sources AS (
-        SELECT m.number, min(row) AS row
+        SELECT
+            m.number,
+            bool_and(are_apart AND (is_parameter OR is_trained) AND NOT is_other_constant) AS is_apart,
+            arg_min(row, (are_apart AND (is_parameter OR is_trained) AND NOT is_other_constant, row)) AS row
         FROM noise_makers AS m
         JOIN noise_largest_before AS before USING (number)
         CROSS JOIN LATERAL (SELECT if(m.magnitude > sure_from, sure_error, tensor_error) AS sure) AS of_others
@@ -271,7 +282,7 @@ WITH
                 WHEN is_other_constant THEN n > 1 OR NOT is_parameter
                 -- behind an equal step what no recorded op made of parameters can only differ as they do
                 WHEN is_parameter OR (is_trained AND (getvariable('is_after_equal') OR NOT getvariable('is_first_step')))
-                    THEN getvariable('is_first_step') OR getvariable('is_after_other_update') OR middle > parameter_errors.most
+                    THEN getvariable('is_first_step') OR getvariable('is_after_other_update') OR middle > parameter_errors.most OR are_apart
                 WHEN NOT is_float AND m.number IN (FROM written_at) THEN before.error = 0
                 WHEN NOT is_float
                     THEN
@@ -332,6 +343,6 @@ WITH
         WHERE taken.target_max > taken.target_min AND epsilon_of(taken.target_dtype) > 0
         GROUP BY taken.row
     )
-SELECT coalesce(cuts.number, sources.number) AS number, row
+SELECT coalesce(cuts.number, sources.number) AS number, row, is_apart
 FROM sources
 LEFT JOIN cuts USING (row)

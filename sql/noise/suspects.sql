@@ -44,6 +44,7 @@ WITH
             END AS class
         FROM noise_evidence
         LEFT JOIN (SELECT row, target_zeros FROM noise_leaves WHERE target_zeros > 0) AS leaves USING (row)
+        WHERE evidence <> 'apart'
         QUALIFY
             row_number() OVER (
                 PARTITION BY number
@@ -147,6 +148,18 @@ WITH
         JOIN noise_repeat USING (golden_seq)
         LEFT JOIN noise_errors USING (number)
         WHERE noise_repeat.stands_out OR (evidence = 'added' AND noise_errors.error_out <= getvariable('repeat_growth') * noise_repeat.error_out)
+    ),
+    standing AS (
+        FROM every
+        ANTI JOIN repeated USING (number)
+    ),
+    -- runs that came apart before they were recorded differ in their parameters, where nothing else tells
+    named AS (
+        FROM standing
+        UNION ALL
+        SELECT number, 'source', row, 1
+        FROM noise_evidence
+        WHERE evidence = 'apart' AND NOT EXISTS (FROM standing)
     )
 SELECT
     (
@@ -168,7 +181,7 @@ SELECT
     coalesce(regexp_replace(called.parent, '\.forward\.(\d+)$', '.backward.\1'), o.parent) AS module,
     o.phase,
     evidence,
-    every.row::INTEGER AS row,
+    named.row::INTEGER AS row,
     e.error_in,
     if(evidence = 'shift', abs(shifts.shift - shifts.usual), e.error_out) AS error_out,
     CASE
@@ -187,8 +200,7 @@ SELECT
         WHEN if(evidence = 'shift', shifts.members >= 4, a.members >= 3) THEN 'kind'
         ELSE 'rounding'
     END AS floor
-FROM every
-ANTI JOIN repeated USING (number)
+FROM named
 JOIN noise_ops AS o USING (number)
 LEFT JOIN noise_ops AS called
     ON o.direction = 'backward'
@@ -198,10 +210,10 @@ LEFT JOIN noise_ops AS called
     AND called.side = o.side
 LEFT JOIN noise_errors AS e USING (number)
 LEFT JOIN noise_added AS a USING (number)
-LEFT JOIN shifts ON shifts.number = every.number
+LEFT JOIN shifts ON shifts.number = named.number
 LEFT JOIN noise_floors AS floors ON floors.rounding = o.rounding
 LEFT JOIN noise_repeat AS repeat ON repeat.golden_seq = o.golden_seq
-LEFT JOIN (FROM noise_makers SEMI JOIN noise_wiring USING (row)) AS m ON m.row = every.row
+LEFT JOIN (FROM noise_makers SEMI JOIN noise_wiring USING (row)) AS m ON m.row = named.row
 LEFT JOIN noise_ops AS tm ON tm.number = list_max(m.target_makers)
 LEFT JOIN noise_ops AS gm ON gm.number = list_max(m.golden_makers)
 ORDER BY nth

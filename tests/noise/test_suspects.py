@@ -252,6 +252,29 @@ def test_blame_stays_in_its_step(lake: Lake) -> None:
     assert found.suspects.project("step, op").fetchall() == [(0, "Functional.layer_norm.3.forward")]
 
 
+def test_a_step_after_one_that_differs_is_not_equal(lake: Lake) -> None:
+    """No op of it stands out, but noise is no measure of what came of the step before."""
+    steps = {"golden": [Network(), Network()]}
+    steps["target"] = [Network(seed=5, eps={3: 1e-3}), Network(seed=5, weights=trained_apart)]
+    for name, networks in steps.items():
+        for step, network in enumerate(networks):
+            network.dump(lake.path.parent / name, step)
+        lake.ingest(lake.path.parent / name, run=name)
+    result = lake.compare("target", "golden")
+    first, later = (result.first_difference(steps=[step]) for step in (0, 1))
+    assert (first.coverage.differs_since, later.coverage.differs_since) == (None, 0)
+    assert not later.differs
+    assert not later.is_equal
+    assert later.coverage.has_warnings
+    assert later.ranks.project("op, verdict").fetchall() == [(None, "different")]
+    text = first_difference_text(later)
+    assert text.startswith(
+        f"Verdict: different\n  compared: all {later.coverage.target_rows} rows of both sides; off since step 0: "
+    )
+    assert "No op stands out here: the difference comes of step 0, where it begins." in text
+    assert "off since step 0" in str(result.blame(step=1))
+
+
 def trained_apart(weights: dict[str, Array]) -> None:
     """What rounding makes of weights in some steps."""
     draw = np.random.default_rng(3)
@@ -259,17 +282,26 @@ def trained_apart(weights: dict[str, Array]) -> None:
         weight *= 1 + 1e-5 * draw.normal(size=weight.shape)
 
 
+def far_apart(weights: dict[str, Array]) -> None:
+    """What another batch in an earlier step makes of weights."""
+    draw = np.random.default_rng(3)
+    for weight in weights.values():
+        weight *= 1 + 0.03 * draw.normal(size=weight.shape)
+
+
 @pytest.mark.parametrize(
     ("target", "step", "op"),
     [
         (Network(seed=5, weights=trained_apart), 10, None),
         (Network(seed=5, weights=trained_apart, eps={3: 1e-3}), 10, "Functional.layer_norm.3.forward"),
+        (Network(seed=5, weights=far_apart), 10, "Functional.linear.0.forward"),
+        (Network(seed=5, weights=far_apart, eps={3: 1e-3}), 10, "Functional.layer_norm.3.forward"),
         (Network(seed=5), 10, None),
         (Network(seed=5, weights=one_element), 10, "Functional.linear.3.forward"),
     ],
 )
 def test_weights_of_a_run_recorded_from_a_later_step_on(lake: Lake, target: Network, step: int, op: str | None) -> None:
-    """They have been trained apart, unless most of them are equal to the last bit."""
+    """They have been trained apart, unless most are equal to the last bit. Far apart is no noise, if nothing else is."""
     for name, network in (("golden", Network()), ("target", target)):
         lake.ingest(network.dump(lake.path.parent / name, step), run=name)
     assert named(lake.compare("target", "golden")) == (op, op, op)

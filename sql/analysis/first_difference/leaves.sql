@@ -2,7 +2,8 @@
 -- grain: one leaf of the first op that differs of a (step, rank)
 -- parameters: $ranks (empty: all); the tables firsts, first_rows, first_ops, leaf_errors, doubtful and sources
 -- An op that one side alone has may have a namesake on the other, which is another call: it is shown alone
--- error: as in leaf_errors; doubtful: why the record was set aside; source: the golden op that made this input
+-- error: as in leaf_errors; doubtful: why the record was set aside; source: the golden op that made this input,
+--   and how that output differs: equal, noise or different
 SELECT
     results.step,
     results.rank,
@@ -48,6 +49,7 @@ SELECT
     max_relative_error,
     doubtful.reason AS doubtful,
     sources.source_op,
+    sources.source_difference,
     sources.row IS NOT NULL AS is_traced
 FROM (SELECT *, farthest_statistic(first_rows) AS farthest FROM first_rows) AS results
 JOIN first_ops USING (step, rank)
