@@ -18,6 +18,19 @@ WITH
         JOIN uninitialised USING (api)
         WHERE direction = 'forward'
     ),
+    -- the sum of a product and 0 times a tensor, which may be memory that was never written
+    never_read AS (
+        SELECT summand.row
+        FROM paired AS summand
+        JOIN paired AS beta ON beta.target_seq = summand.target_seq AND beta.golden_seq = summand.golden_seq
+        JOIN target_ops ON target_ops.seq = summand.target_seq
+        WHERE
+            summand.target_slot IN ('input.0', 'input.input')
+            AND beta.target_slot = 'input.beta'
+            AND TRY_CAST(beta.target_value AS DOUBLE) = 0
+            AND TRY_CAST(beta.golden_value AS DOUBLE) = 0
+            AND regexp_matches(api, '^(add(mm|mv|r|bmm)|baddbmm)_?$')
+    ),
     -- a function writes its result to `out` and reads nothing of it; a module may. Of a broadcast a rank that receives
     -- records nothing before, or whatever was there.
     functions AS (
@@ -162,7 +175,9 @@ WITH
                 AND 'null' IN (target_kind, golden_kind)
                 AND target_seq IN (FROM broadcasts),
                 false
-            ) AS skipped,
+            )
+            OR p.row IN (FROM never_read) AS skipped,
+            p.row IN (FROM never_read) AS unread,
             p.role = 'output'
             AND d.difference <> 'equal'
             AND target_seq IN (SELECT seq FROM late_outputs) AS set_aside,
@@ -318,6 +333,7 @@ SELECT
         ELSE 'pass'
     END AS verdict,
     CASE
+        WHEN unread THEN ['skipped: it is multiplied by 0']
         WHEN skipped THEN ['skipped: this memory was never written']
         WHEN set_aside THEN ['skipped: recorded before the data had to be there']
         WHEN late_digest THEN [message_of('late digest')]

@@ -11,7 +11,14 @@
 --   kind. Where parameters are known, what requires a gradient and is none was computed by an op that was not recorded
 WITH
     leaves AS (
-        SELECT *, op_is_leaf AS is_leaf FROM noise_leaves WHERE is_paired AND number IS NOT NULL
+        SELECT
+            *,
+            op_is_leaf AS is_leaf,
+            -- a single number has no key, since it identifies nothing, unless it is trained
+            coalesce(target_key, if(is_trained AND n = 1, hash(target_norm), NULL)) AS target_parameter,
+            coalesce(golden_key, if(is_trained AND n = 1, hash(golden_norm), NULL)) AS golden_parameter
+        FROM noise_leaves
+        WHERE is_paired AND number IS NOT NULL
     ),
     -- a value is known by its key, and by its norm where other values have the same extremes
     target_outputs AS (
@@ -32,10 +39,17 @@ WITH
         WHERE is_input AND NOT is_leaf AND role = 'input' AND target_key IS NOT NULL
         GROUP BY key, differs
     ),
+    -- what modules record, and what an optimizer takes that requires a gradient: nobody records the modules' parameters of the
+    -- model as a whole
+    parameters_known AS (
+        SELECT role = 'parameters' AS is_of_module, target_parameter, golden_parameter
+        FROM leaves
+        WHERE role = 'parameters' OR (is_input AND is_trained AND phase = 'optimizer')
+    ),
     parameters AS (
-        SELECT target_key AS key FROM leaves WHERE role = 'parameters' AND target_key IS NOT NULL
+        SELECT target_parameter AS key FROM parameters_known WHERE target_parameter IS NOT NULL
         UNION
-        SELECT golden_key FROM leaves WHERE role = 'parameters' AND golden_key IS NOT NULL
+        SELECT golden_parameter FROM parameters_known WHERE golden_parameter IS NOT NULL
     ),
     traced AS (
         SELECT
@@ -71,14 +85,14 @@ WITH
         FROM leaves AS l
         LEFT JOIN target_outputs AS t ON t.key = l.target_key
         LEFT JOIN golden_outputs AS g ON g.key = l.golden_key
-        LEFT JOIN parameters AS tp ON tp.key = l.target_key
-        LEFT JOIN parameters AS gp ON gp.key = l.golden_key
+        LEFT JOIN parameters AS tp ON tp.key = l.target_parameter
+        LEFT JOIN parameters AS gp ON gp.key = l.golden_parameter
         WHERE l.is_input
     ),
     sourced AS (
         SELECT
             traced.* EXCLUDE (target_norm, share),
-            requires_grad AND NOT is_parameter AND (SELECT count(*) > 0 FROM parameters) AS is_computed,
+            requires_grad AND NOT is_parameter AND EXISTS (FROM parameters_known WHERE is_of_module) AS is_computed,
             -- What is whole in one run as an op made it, and not in the other, is another value: labels that are the input,
             -- wrong in one run. Zeros and ones that a program counts by are often as many in another tensor, in one run.
             if(

@@ -279,7 +279,7 @@ WITH
             AND CASE
                 WHEN row IN (FROM other_bits) THEN true
                 -- a single number that is trained may well have few digits
-                WHEN is_other_constant THEN n > 1 OR NOT is_parameter
+                WHEN is_other_constant AND (n > 1 OR NOT is_parameter) THEN true
                 -- behind an equal step what no recorded op made of parameters can only differ as they do
                 WHEN is_parameter OR (is_trained AND (getvariable('is_after_equal') OR NOT getvariable('is_first_step')))
                     THEN getvariable('is_first_step') OR getvariable('is_after_other_update') OR middle > parameter_errors.most OR are_apart

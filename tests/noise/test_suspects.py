@@ -301,7 +301,7 @@ def far_apart(weights: dict[str, Array]) -> None:
     ],
 )
 def test_weights_of_a_run_recorded_from_a_later_step_on(lake: Lake, target: Network, step: int, op: str | None) -> None:
-    """They have been trained apart, unless most are equal to the last bit. Far apart is no noise, if nothing else is."""
+    """They have been trained apart, unless most are equal to the last bit. Far apart is no noise if nothing else is."""
     for name, network in (("golden", Network()), ("target", target)):
         lake.ingest(network.dump(lake.path.parent / name, step), run=name)
     assert named(lake.compare("target", "golden")) == (op, op, op)
