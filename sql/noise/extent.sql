@@ -79,12 +79,14 @@ WITH
         FROM paired
         WHERE target_dtype IS NOT NULL
     ),
+    -- 16 bits hide most of what rounds before them, and what follows in full precision, as an optimizer's quotients, shows it
     kinds AS (
         SELECT
-            is_bitwise AND NOT is_rounded AS are_bits,
+            is_bitwise AND NOT is_rounded AND NOT (is_low AND NOT EXISTS (FROM noise_suspects)) AS are_bits,
             max(floor) AS floor
         FROM noise_floors
         CROSS JOIN rounded
+        CROSS JOIN precision
         GROUP BY are_bits
     )
 SELECT
