@@ -124,7 +124,7 @@ def _size(error: float) -> str:
 def _how(hop: Record) -> str:
     if hop["meeting"]:
         return f"carried from rank {hop['from_rank']} by {hop['meeting']}"
-    return "through an op that is not recorded" if hop["how"] == "order" else ""
+    return "perhaps, through an op that was not compared" if hop["how"] == "order" else ""
 
 
 def _spread(spread: list[Record]) -> Iterator[str]:

@@ -1,14 +1,16 @@
 -- edges: from which earlier ops an op that differs may have its difference.
 -- grain: one op, and one earlier op, or op of another rank, that passed something different to it
 -- parameters: $comparison, $ranks (a list); the view results, the tables blame_ops, blame_incoming, blame_leaves,
---   blame_meetings and transfers
+--   blame_meetings, standing and transfers
 -- how: from the most to the least certain:
 --   value: an input is the latest earlier output with the same value (as in blame/unexplained.sql), or, if a module and
 --     an op in it both output it, that op
 --   saved: a backward op uses the inputs and outputs of its forward op
 --   inside: a module's output is that of the last op in it
 --   meeting: a transfer receives what another rank sent
---   order: none of these, so the latest earlier op; an op between the two is not recorded
+--   order: an input that differs has none of these, so it may come of the latest earlier op of whose output nothing else was
+--     made. An op between the two was not recorded, or not compared. An optimizer passes nothing on so: each of its
+--     parameters is updated by itself
 -- error: the error that was passed on; less than a hundredth of the op's largest is left out
 WITH
     nodes AS (
@@ -21,6 +23,7 @@ WITH
         SELECT
             leaves.step,
             leaves.rank,
+            leaves.row,
             leaves.target_seq AS seq,
             leaves.is_input,
             leaves.error,
@@ -50,10 +53,12 @@ WITH
         SELECT
             inputs.step,
             inputs.rank,
+            inputs.row,
             inputs.seq,
             coalesce(outputs.seq, modules.seq) AS from_seq,
+            inputs.first_seq,
             inputs.error
-        FROM inputs
+        FROM (SELECT *, min(seq) OVER (PARTITION BY step, rank, key) AS first_seq FROM inputs) AS inputs
         ASOF LEFT JOIN outputs
             ON outputs.step = inputs.step
             AND outputs.rank = inputs.rank
@@ -112,16 +117,39 @@ WITH
         WHERE brought_error > 0 AND list_contains($ranks, taker.rank) AND nodes.input_error > 0
         GROUP BY ALL
     ),
+    made AS (
+        SELECT DISTINCT step, rank, from_seq AS target_seq FROM by_value WHERE from_seq IS NOT NULL
+    ),
     before AS (
-        SELECT step, rank, target_seq AS seq FROM nodes WHERE output_touched AND NOT is_container
+        SELECT step, rank, target_seq AS seq
+        FROM nodes
+        ANTI JOIN made USING (step, rank, target_seq)
+        WHERE output_touched AND NOT is_container AND NOT is_update
         UNION
         -- the record of a transfer may lack what it received
         SELECT step, rank, seq FROM blame_meetings WHERE brought_error > 0 AND list_contains($ranks, rank)
     ),
+    -- what an earlier op took already was made before that one, and what no recorded op made came of none
+    unexplained AS (
+        SELECT
+            by_value.step,
+            by_value.rank,
+            seq,
+            max(first_seq) AS first_seq
+        FROM by_value
+        JOIN nodes ON nodes.step = by_value.step AND nodes.rank = by_value.rank AND nodes.target_seq = by_value.seq
+        ANTI JOIN (SELECT step, rank, row FROM standing WHERE evidence = 'source') AS sources
+            ON sources.step = by_value.step AND sources.rank = by_value.rank AND sources.row = by_value.row
+        WHERE from_seq IS NULL AND error > 0 AND NOT is_update
+        GROUP BY ALL
+    ),
     by_order AS (
-        SELECT nodes.step, nodes.rank, nodes.target_seq AS seq, before.seq AS from_seq
-        FROM nodes
-        ASOF JOIN before ON before.step = nodes.step AND before.rank = nodes.rank AND before.seq < nodes.target_seq
+        SELECT unexplained.step, unexplained.rank, unexplained.seq, before.seq AS from_seq
+        FROM unexplained
+        ASOF JOIN before
+            ON before.step = unexplained.step
+            AND before.rank = unexplained.rank
+            AND before.seq < unexplained.first_seq
     ),
     every AS (
         SELECT step, rank, seq, rank AS from_rank, from_seq, 'value' AS how, error, NULL AS meeting

@@ -10,6 +10,7 @@
 --   differs: a collective's arguments are among its outputs
 -- output_differs: an output differs by more than float noise; output_touched: an output is not equal
 -- only_digests: only digests differ; other_tensors: a tensor has another dtype or shape
+-- is_update: an optimizer called it
 -- arguments: the rows of arguments that differ (blame_leaves.is_argument)
 -- api_key, call, is_forward: what identifies a backward op and its forward op, and which of them it is
 WITH
@@ -163,6 +164,7 @@ SELECT
     kind,
     hash(op) AS op_key,
     hash(parent) AS parent_key,
+    coalesce(parent IN ('optimizer', 'clip_grad'), false) AS is_update,
     api_key,
     call,
     direction
@@ -191,6 +193,7 @@ SELECT
     kind,
     hash(op),
     hash(parent),
+    coalesce(parent IN ('optimizer', 'clip_grad'), false),
     api_key,
     call,
     direction
@@ -220,6 +223,7 @@ SELECT
     ops.kind,
     hash(ops.op),
     hash(ops.parent),
+    coalesce(ops.parent IN ('optimizer', 'clip_grad'), false),
     hash(ops.api_type, ops.api),
     ops.call,
     ops.direction

@@ -152,7 +152,7 @@ SELECT
         WHEN 'unrecorded'
             THEN
                 format('its {}, and came from no recorded op', leaves)
-                || ': a weight, data, or the result of an op that is not recorded; nothing before it differs'
+                || ' that both runs have: a weight, data, or the result of another op'
         WHEN 'absent' THEN 'it brought what differs from a rank that is not in the lake'
         WHEN 'only in target' THEN 'only the target has it'
         ELSE 'only golden has it'
@@ -169,7 +169,7 @@ SELECT
                 )
         WHEN 'recording' THEN '; no number differs, but one side recorded less'
         WHEN 'noise' THEN '; as much as in the repeat'
-        ELSE if(is_downstream, '; stands downstream of a suspect', '')
+        ELSE if(is_downstream, '; comes after another suspect', '')
     END AS why,
     incoming_error AS input_error,
     output_error,
