@@ -3,8 +3,8 @@
 -- parameters: $comparison; the view results
 -- error: the difference of the two sides, scaled by the tensor (its norm; norm / √n for the mean, the largest magnitude
 --   for max and min), so 1 is as large as the tensor; inf if one side has NaN or inf; 1 for another shape, digest or
---   argument, which have no distance; NULL without counterpart. Masked elements (macros/is_mask) are not part of the
---   tensor: then only the other extreme counts.
+--   argument, which have no distance; NULL without counterpart; where the statistics above agree, as of integers, what the
+--   noise analysis found. Masked elements (macros/is_mask) are not part of the tensor: then only the other extreme counts.
 -- is_other_tensor: of another dtype or shape, or sent or received in another way (is_other_transfer): to another rank, say
 -- target_key: the value of the target (macros/extremes_key)
 -- is_passed_on: an argument that one side alone gave to a module, which an op in it takes
@@ -24,6 +24,7 @@ WITH
             target_kind = 'tensor' AND golden_kind = 'tensor' AND same_shape(target_shape, golden_shape, matched_by) AS has_distance,
             measurement,
             euclidean_distance,
+            results.error AS error_by_all,
             is_mask(target_max, target_min) OR is_mask(golden_max, golden_min) AS max_is_mask,
             is_mask(target_min, target_max) OR is_mask(golden_min, golden_max) AS min_is_mask,
             if(max_is_mask AND max_diff = 0, NULL, max_diff) AS max_diff,
@@ -79,6 +80,6 @@ SELECT
         WHEN difference = 'unmatched' THEN NULL
         WHEN NOT has_distance THEN 1.0
         WHEN measurement = 'nonfinite' OR NOT isfinite(distance) THEN 'inf'::DOUBLE
-        ELSE coalesce(distance, 1.0)
+        ELSE coalesce(nullif(distance, 0), error_by_all, distance, 1.0)
     END AS error
 FROM scaled

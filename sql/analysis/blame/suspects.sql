@@ -28,27 +28,36 @@ WITH
         JOIN results USING (step, rank, row)
         WHERE comparison = $comparison AND list_contains($ranks, results.rank)
     ),
+    sides AS (
+        SELECT
+            *,
+            side_text(
+                target_kind, target_type, target_dtype, target_shape, target_value,
+                if(only_digests, NULL, statistic_text(farthest.name, farthest.target, farthest.golden)), target_digest,
+                target_extra, target_requires_grad, golden_type, golden_extra, golden_requires_grad
+            ) AS target_text,
+            side_text(
+                golden_kind, golden_type, golden_dtype, golden_shape, golden_value,
+                if(only_digests, NULL, statistic_text(farthest.name, farthest.golden, farthest.target)), golden_digest,
+                golden_extra, golden_requires_grad, target_type, target_extra, target_requires_grad
+            ) AS golden_text
+        FROM asked_leaves
+    ),
     shown AS (
         SELECT
             nth,
             string_agg(
                 substr(coalesce(target_name, golden_name), length(coalesce(target_op, golden_op)) + 2)
                 || ' is '
-                || side_text(
-                    target_kind, target_type, target_dtype, target_shape, target_value,
-                    if(only_digests, NULL, statistic_text(farthest.name, farthest.target, farthest.golden)), target_digest,
-                    target_extra, target_requires_grad, golden_type, golden_extra, golden_requires_grad
-                )
-                || ' against '
-                || side_text(
-                    golden_kind, golden_type, golden_dtype, golden_shape, golden_value,
-                    if(only_digests, NULL, statistic_text(farthest.name, farthest.golden, farthest.target)), golden_digest,
-                    golden_extra, golden_requires_grad, target_type, target_extra, target_requires_grad
+                || if(
+                    target_text = golden_text AND target_kind = 'tensor',
+                    target_text || ' on both sides, with other elements',
+                    target_text || ' against ' || golden_text
                 ),
                 ', '
                 ORDER BY row
             ) AS leaves
-        FROM asked_leaves
+        FROM sides
         GROUP BY nth
     ),
     -- each op, and what made its input on either side
