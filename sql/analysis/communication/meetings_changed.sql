@@ -47,6 +47,16 @@ WITH
         WHERE leaf_errors.difference = 'different' OR (is_given AND leaf_errors.difference = 'noise')
         WINDOW together AS (PARTITION BY moved.step, meeting)
     ),
+    -- a result that was recorded too early may be equal only because it had not arrived in either run
+    recorded AS (
+        SELECT
+            step,
+            meeting,
+            bool_or(overwritten AND NOT is_given) AS is_overwritten,
+            bool_or(asynchronous AND NOT is_given) AS is_early
+        FROM moved
+        GROUP BY ALL
+    ),
     carried AS (
         FROM changed
         WHERE NOT is_noise OR (NOT is_put_in AND error >= most_taken / 10)
@@ -71,8 +81,10 @@ SELECT
     meeting,
     kind,
     CASE
-        WHEN overwritten THEN 'unclear: a nested call overwrote its record'
-        WHEN early THEN 'unclear: asynchronous, it may not have been there yet when it was recorded'
+        WHEN overwritten OR (len(put_in) > 0 AND len(taken) = 0 AND is_overwritten)
+            THEN 'unclear: a nested call overwrote its record'
+        WHEN early OR (len(put_in) > 0 AND len(taken) = 0 AND is_early)
+            THEN 'unclear: asynchronous, it may not have been there yet when it was recorded'
         WHEN len(put_in) = 0 THEN 'arises'
         WHEN len(taken) = 0 THEN 'fades'
         WHEN len(list_filter(taken, lambda rank: NOT list_contains(put_in, rank))) > 0 THEN 'spreads'
@@ -83,4 +95,5 @@ SELECT
     error_put_in,
     error_taken
 FROM meetings
+JOIN recorded USING (step, meeting)
 ORDER BY step, seq, meeting
