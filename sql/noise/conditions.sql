@@ -1,6 +1,6 @@
 -- conditions: how much each op magnifies an error of what it takes.
 -- grain: one op of noise_outputs
--- parameters: the tables noise_leaves, noise_ops, noise_factors, noise_outputs and noise_inputs; thresholds
+-- parameters: the tables paired, noise_leaves, noise_ops, noise_factors, noise_outputs and noise_inputs; thresholds
 -- condition: how much the op magnifies a relative error of its input: exponentials and waves see it as an absolute error, so
 --   by the largest magnitude of the input (N. J. Higham, Accuracy and Stability of Numerical Algorithms, §1.6: |x f'(x) /
 --   f(x)|), and powers by the exponent or the logarithm of the result. A logarithm makes an absolute error of it, so it
@@ -13,7 +13,8 @@
 --   sees their error as an absolute one: it counts by a quarter of their size. A system of equations magnifies by the
 --   condition number of its matrix A, which is no less than ‖A‖ ‖x‖ / ‖b‖ (ibid., §7.1), as by ‖A‖ ‖A⁻¹‖ where the inverse
 --   is wanted. A decomposition into vectors has no sure digit: nearly equal values exchange them, and their signs are free.
---   The root of an element next to 0 errs by the root of its error
+--   The root of an element next to 0 errs by the root of its error. The Kullback-Leibler divergence is a sum of p (log p - log q),
+--   which cancel where two distributions are alike
 -- extreme_condition: how many times the rounding of its elements an extreme may move: by a few deviations, and in a matrix
 --   product no further than if all of its terms were the largest ones (ibid.)
 -- is_passed_on: the op multiplies what it takes, or cuts it off, so a gradient passes it as it is
@@ -68,6 +69,20 @@ WITH
         )
         GROUP BY number
     ),
+    -- by how much the terms of a divergence are multiplied before they are summed: of a mean over a batch the sum of a row of p is 1
+    divergences AS (
+        SELECT
+            number,
+            CASE coalesce(any_value(target_value) FILTER (target_slot = 'input.reduction'), 'mean')
+                WHEN 'batchmean' THEN 1
+                WHEN 'sum' THEN max(p.golden_mean * list_product(p.golden_shape)) FILTER (target_slot = 'input.1')
+                ELSE max(p.golden_mean) FILTER (target_slot = 'input.1')
+            END AS weight
+        FROM noise_ops AS o
+        JOIN paired AS p ON p.target_seq = o.target_seq AND p.golden_seq = o.golden_seq AND p.role = 'input'
+        WHERE o.direction = 'forward' AND o.api = 'kl_div'
+        GROUP BY number
+    ),
     -- apart, because a name that is used in the same SELECT stands for its expression again
     measured AS (
         SELECT
@@ -95,6 +110,8 @@ WITH
                 WHEN regexp_matches(o.api, '(?i)^(eigh?|linalg_eigh?|svd|linalg_svd|symeig|svd_lowrank|pca_lowrank)$') THEN 1e7
                 WHEN o.direction = 'forward' AND regexp_matches(o.api, '(?i)^sqrt_?$')
                     THEN greatest(1, least(sqrt(coalesce(inputs.range, 1)) / 2, 1 / sqrt(nullif(inputs.error, 0))))
+                WHEN divergences.weight > 0
+                    THEN greatest(1, inputs.magnitude * divergences.weight / coalesce(nullif(result / sqrt(outputs.n), 0), 1))
                 WHEN factors.size > 0 AND outputs.norm > 0
                     THEN
                         greatest(sqrt(factors.terms) * factors.size / (outputs.norm / sqrt(outputs.n)), 1)
@@ -111,6 +128,7 @@ WITH
         JOIN noise_inputs AS inputs USING (number)
         LEFT JOIN factors USING (number)
         LEFT JOIN solved USING (number)
+        LEFT JOIN divergences USING (number)
         LEFT JOIN scores USING (number)
     )
 SELECT
