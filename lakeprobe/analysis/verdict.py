@@ -35,7 +35,7 @@ class Verdict(StrEnum):
     EQUAL_WITHIN_NOISE = "equal within noise"
     """Every row was compared, and none differs beyond float noise."""
     EQUAL = "equal"
-    """Every row was compared, and none differs."""
+    """Every row was compared, but for those set aside, recomputed or without values of their own, and none differs."""
 
 
 EQUAL = frozenset((Verdict.EQUAL, Verdict.EQUAL_WITHIN_NOISE))
