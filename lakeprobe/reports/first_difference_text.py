@@ -28,7 +28,7 @@ _MOST_ORIGINS = 3
 _MOST_GROUPS = 24
 """The most groups of ranks in the table of ranks."""
 
-SOURCES = {
+_SOURCES = {
     "this op": "its inputs agree, its outputs do not",
     "an argument": "an argument differs (a value, dtype, shape or requires_grad); what came before agrees",
     "no recorded op": "an input differs, but everything recorded before it agrees: no recorded op made the change",
@@ -42,7 +42,7 @@ _BESIDE_NOISE = {
     "an argument": "an argument differs (a value, dtype, shape or requires_grad); what came before may be rounding",
     "no recorded op": "an input differs, and what was recorded before may be rounding: no recorded op made the change",
 }
-"""What SOURCES says, where values that were recorded before differ, too."""
+"""What _SOURCES says, where values that were recorded before differ, too."""
 _MAKERS = {"equal": "agrees", "noise": "differs by noise", "different": "differs, too"}
 """How the output of the op that made an input differs, in words."""
 _UNSEEN = ("unrecorded", "inside", "unreadable")
@@ -194,6 +194,12 @@ _MOMENTS = {
 }
 
 
+def source_text(rank: Record) -> str:
+    """Return how the difference of a rank began, on which it did."""
+    source = rank["source"]
+    return _BESIDE_NOISE.get(source, _SOURCES[source]) if rank["noise_op"] else _SOURCES[source]
+
+
 def _began(rank: Record, leaves: Sequence[Record]) -> str:
     """Return how a difference began. Of inputs that could not be compared nobody knows whether they agree."""
     source = rank["source"]
@@ -202,7 +208,7 @@ def _began(rank: Record, leaves: Sequence[Record]) -> str:
         return "what it gives differs"
     if source == "this op" and not set(inputs).isdisjoint(_UNSEEN):
         return "what was compared of its inputs agrees, its outputs do not"
-    return _BESIDE_NOISE.get(source, SOURCES[source]) if rank["noise_op"] else SOURCES[source]
+    return source_text(rank)
 
 
 def _traced(leaves: Sequence[Record]) -> list[str]:

@@ -13,7 +13,7 @@ from lakeprobe.analysis import overflow as overflowing
 from lakeprobe.analysis.summary import summarise
 from lakeprobe.errors import UsageError
 from lakeprobe.lake.connection import records
-from lakeprobe.reports.first_difference_text import SOURCES
+from lakeprobe.reports.first_difference_text import source_text
 from lakeprobe.reports.parameters_text import parameter_lines
 from lakeprobe.reports.verdict_text import nothing_stands_out, verdict_lines
 from lakeprobe.resources import quote_text
@@ -62,7 +62,7 @@ def _of_comparison(connection: duckdb.DuckDBPyConnection, lake: Path, subject: S
         return _of_parameters(subject.comparison)
     blame = blaming.blame(connection, lake, subject.name, most=MOST_SUSPECTS)
     first = differing.first_difference(connection, subject.comparison)
-    ranks = [row | {"source": SOURCES.get(row["source"], row["source"])} for row in records(first.ranks)]
+    ranks = [row | {"source": row["source"] and source_text(row)} for row in records(first.ranks)]
     suspects = records(blame.suspects)
     cause = suspects[0] if suspects and suspects[0]["grade"] == "suspect" else None
     is_only_noise = cause is None and not first.differs and any(row["noise_op"] for row in ranks)

@@ -234,7 +234,9 @@ def test_a_change_that_no_recorded_op_made(lake: Lake) -> None:
     assert found.leaves.filter("is_traced").project("rank, slot, source_op").fetchall() == [
         (1, "input.0", "Torch.mul.0.forward")
     ]
-    assert "no recorded op made the change" in " ".join(first_difference_text(found).split())
+    text = " ".join(first_difference_text(found).split())
+    assert "no recorded op made the change" in text
+    assert "in golden, input.0 comes from Torch.mul.0.forward, whose output agrees" in text
 
 
 def test_rank_zero_is_a_rank_like_any_other(lake: Lake) -> None:

@@ -267,6 +267,7 @@ def test_a_step_after_one_that_differs_is_not_equal(lake: Lake) -> None:
     assert not later.is_equal
     assert later.coverage.has_warnings
     assert later.ranks.project("op, verdict").fetchall() == [(None, "different")]
+    assert "; what came before may be rounding" in first_difference_text(first)
     text = first_difference_text(later)
     assert text.startswith(
         f"Verdict: different\n  compared: all {later.coverage.target_rows} rows of both sides; off since step 0: "
