@@ -426,6 +426,7 @@ MODELS = {
     "forecast": "pytorch",
     "molecule": "pytorch",
     "contrast": "pytorch",
+    "distilled": "pytorch",
     "synth": "pytorch",
     "flow": "pytorch",
     "operator": "pytorch",
