@@ -4,7 +4,7 @@
 -- target_makers, golden_makers: the numbers of the earlier ops with this value as an output
 -- is_source: no recorded op made it in either run (integers: in one run), and no module before received it: a parameter, a
 --   buffer or data. Integers come to each op that takes them, since a module may look at their shape alone
--- is_parameter: it is a parameter of a module
+-- is_parameter: it is a parameter of a module, or an optimizer takes it
 -- is_trained: a source that requires a gradient: a parameter too, where no module was recorded, or computed by an op that
 --   was not
 -- is_exact: such a source is equal to the last bit: a parameter, or one whose like, of its size, is equal in most ops of this
@@ -39,8 +39,8 @@ WITH
         WHERE is_input AND NOT is_leaf AND role = 'input' AND target_key IS NOT NULL
         GROUP BY key, differs
     ),
-    -- what modules record, and what an optimizer takes that requires a gradient: nobody records the modules' parameters of the
-    -- model as a whole
+    -- what modules record, and what an optimizer takes that requires a gradient: no tool records the parameters that the model
+    -- itself owns, beside those of its modules
     parameters_known AS (
         SELECT role = 'parameters' AS is_of_module, target_parameter, golden_parameter
         FROM leaves
