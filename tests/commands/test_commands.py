@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from program import dump_text, lakeprobe, listing, real_program, tensor, write_dump
 
+from lakeprobe import hints
 from lakeprobe.ingest import ingest
 from lakeprobe.lake import layout, upkeep
 from lakeprobe.lake.layout import UnitKey
@@ -635,3 +636,9 @@ def test_it_works_as_any_user_calls_it(folder: Path) -> None:
         pytest.skip("lakeprobe is not installed beside this Python")
     done = subprocess.run([program, "--version"], capture_output=True, text=True)
     assert done.stdout == f"{__version__}\n"
+
+
+@pytest.mark.parametrize("wrong", [["--no-such-option"], ["--format", "no"], ["--rank", "0"]])
+def test_a_line_names_its_lake_in_its_own_hints_alone(tmp_path: Path, wrong: list[str]) -> None:
+    assert lakeprobe("first-diff", "none", "--lake", tmp_path, *wrong).code > 1
+    assert hints.command("ls") == "lakeprobe ls"
