@@ -1,5 +1,5 @@
 -- given_gradients: ops that take a gradient that no recorded op made, and that differs: the first one of the backward pass, and
---   those of the optimizer; and ops of the optimizer that take a number which differs far more than all before.
+--   those of the optimizer.
 -- grain: one op and the leaf that shows it
 -- parameters: the tables noise_makers, noise_ops, noise_errors, noise_floors and noise_largest_before; thresholds
 WITH
@@ -65,25 +65,7 @@ WITH
             count(*) OVER () >= 3
             AND median(error) OVER () > usual
             AND row_number() OVER (ORDER BY error > usual DESC NULLS LAST, number, row) = 1
-    ),
-    -- a number by which an optimizer multiplies a step, as LAMB's trust in it, which it has clamped
-    shares AS (
-        SELECT m.number, min(row) AS row
-        FROM noise_makers AS m
-        JOIN noise_largest_before AS before USING (number)
-        WHERE
-            getvariable('is_first_step')
-            AND is_source
-            AND differs
-            AND phase = 'optimizer'
-            AND is_float
-            AND n = 1
-            AND NOT is_parameter
-            AND coalesce(m.upper, 0) > greatest(getvariable('outright_error'), 1000 * before.error)
-        GROUP BY m.number
     )
 FROM gradients
 UNION ALL
 SELECT number, row FROM updates
-UNION ALL
-FROM shares
