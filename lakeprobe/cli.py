@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from contextvars import copy_context
 from itertools import zip_longest
 from pathlib import Path
 from typing import Annotated
@@ -82,7 +81,7 @@ def main() -> None:
         with heeding_ctrl_c():
             for word in sys.argv[1:]:
                 check_text(word)
-            copy_context().run(app, args=completed(sys.argv[1:]), prog_name="lakeprobe")
+            app(args=completed(sys.argv[1:]), prog_name="lakeprobe")
     except LakeprobeError as error:
         sys.exit(fail(error))
     except KeyboardInterrupt:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping
+from contextvars import copy_context
 from functools import cache
 from importlib import import_module
 from itertools import chain
@@ -56,6 +57,10 @@ class Group(Commands):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         """Make the program with all commands."""
         super().__init__(*arguments, **options | {"commands": _OnDemand()})
+
+    def main(self, *arguments: Any, **options: Any) -> Any:
+        """Run a line in a context of its own: what it sets ends with it, as the lake that hints name."""
+        return copy_context().run(super().main, *arguments, **options)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write a section for each group."""

@@ -12,8 +12,10 @@ from pathlib import Path
 
 import pytest
 from program import dump_text, lakeprobe, listing, real_program, tensor, write_dump
+from typer.testing import CliRunner
 
 from lakeprobe import hints
+from lakeprobe.cli import app
 from lakeprobe.ingest import ingest
 from lakeprobe.lake import layout, upkeep
 from lakeprobe.lake.layout import UnitKey
@@ -641,4 +643,9 @@ def test_it_works_as_any_user_calls_it(folder: Path) -> None:
 @pytest.mark.parametrize("wrong", [["--no-such-option"], ["--format", "no"], ["--rank", "0"]])
 def test_a_line_names_its_lake_in_its_own_hints_alone(tmp_path: Path, wrong: list[str]) -> None:
     assert lakeprobe("first-diff", "none", "--lake", tmp_path, *wrong).code > 1
+    assert hints.command("ls") == "lakeprobe ls"
+
+
+def test_so_does_a_line_that_python_runs(tmp_path: Path) -> None:
+    assert CliRunner().invoke(app, ["ls", "--lake", str(tmp_path)]).exit_code
     assert hints.command("ls") == "lakeprobe ls"
