@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextvars import ContextVar
 from shlex import quote
 
@@ -9,9 +10,10 @@ _GIVEN: ContextVar[str | None] = ContextVar("given", default=None)
 """The lake that the line of the running command names; none if it does not, or from Python."""
 
 
-def name_lake(lake: str) -> None:
-    """Let every command that is written in this context name `lake`. The command line runs in one of its own."""
-    _GIVEN.set(lake)
+def name_lake(lake: str) -> Callable[[], None]:
+    """Let every command that is written name `lake`, until the function that this returns is called."""
+    token = _GIVEN.set(lake)
+    return lambda: _GIVEN.reset(token)
 
 
 def command(*words: str) -> str:

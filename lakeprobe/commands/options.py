@@ -20,7 +20,7 @@ def _given(context: typer.Context, parameter: typer.CallbackParam, lake: Path | 
     """Let what this command tells to type next name the lake too, if its line did; the environment needs no words."""
     source = context.get_parameter_source(str(parameter.name))
     if lake is not None and source is not None and source.name == "COMMANDLINE":
-        hints.name_lake(str(expanded(lake)))
+        context.call_on_close(hints.name_lake(str(expanded(lake))))
     return lake
 
 
