@@ -135,12 +135,12 @@ def _keep_verdicts(
     of_unit: dict[tuple[int, int], list[Outcome]] = defaultdict(list)
     for outcome in outcomes:
         of_unit[outcome.step, outcome.rank].append(outcome)
-    since = {step: first_that_differs(outcomes, before=[step]) for step in {unit.step for unit in comparison.units}}
+    first = first_that_differs(outcomes)
     verdicts = [
         {
             "step": unit.step,
             "rank": unit.rank,
-            "verdict": coverage([unit], of_unit[unit.step, unit.rank], differs_since=since[unit.step]).verdict,
+            "verdict": coverage([unit], of_unit[unit.step, unit.rank], first_step=first).verdict,
         }
         for unit in comparison.units
         if (not steps or unit.step in steps) and (not ranks or unit.rank in ranks)

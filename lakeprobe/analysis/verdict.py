@@ -127,9 +127,12 @@ class Coverage(Struct, frozen=True):
 
 
 def coverage(
-    units: Sequence[ComparedUnit], outcomes: Iterable[Outcome], unpaired: int = 0, differs_since: int | None = None
+    units: Sequence[ComparedUnit], outcomes: Iterable[Outcome], unpaired: int = 0, first_step: int | None = None
 ) -> Coverage:
-    """Return the coverage of `units`, whose rows ended in `outcomes`; `unpaired` more units have no counterpart."""
+    """Return the coverage of `units`, whose rows ended in `outcomes`; `unpaired` more units have no counterpart.
+
+    `first_step` is the first step of the comparison that differs (`first_that_differs`), if any does.
+    """
     rows, findings = dict.fromkeys(_ROW_KINDS, 0), dict.fromkeys(_FINDINGS, 0)
     sides = dict.fromkeys(("target_rows", "golden_rows", "target_compared", "golden_compared"), 0)
     judged = dict.fromkeys(("equal", "noise", "different"), 0)
@@ -148,7 +151,7 @@ def coverage(
         incomplete=sum(unit.cut_off for unit in units),
         is_structure=all(unit.is_structure for unit in units),
         by_digests=bool(units) and all(unit.kind == "digest" for unit in units),
-        differs_since=differs_since,
+        differs_since=None if first_step is None or any(unit.step <= first_step for unit in units) else first_step,
     )  # fmt: skip
 
 
@@ -162,12 +165,12 @@ def coverage_of(
 
     units = list(filter(is_asked, comparison.units))
     unpaired = sum(map(is_asked, comparison.unpaired))
-    return coverage(units, filter(is_asked, outcomes), unpaired, first_that_differs(outcomes, before=steps))
+    return coverage(units, filter(is_asked, outcomes), unpaired, first_that_differs(outcomes))
 
 
-def first_that_differs(outcomes: Sequence[Outcome], before: Sequence[int]) -> int | None:
-    """Return the first step that differs `before` all of these steps."""
-    return min((it.step for it in outcomes if it.different_rows and before and it.step < min(before)), default=None)
+def first_that_differs(outcomes: Sequence[Outcome]) -> int | None:
+    """Return the first step of a comparison of which a row is different; None if none is."""
+    return min((outcome.step for outcome in outcomes if outcome.different_rows), default=None)
 
 
 _FINDINGS = ("error", "warning", "unmatched", "unreadable", "skipped", "pass")
