@@ -11,23 +11,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import reduce
 from itertools import accumulate, chain, permutations, product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from msgspec import Struct, field
 from numpy.typing import NDArray
 
-from lakeprobe import resources
 from lakeprobe.lake.values import LARGEST_VALUE, VALUES_FILE, ValuesWriter
+from lakeprobe.layouts.cut import Cut
 from lakeprobe.layouts.mesh import Axis
 from lakeprobe.layouts.placements import MAX, MEAN, MIN, SHARD, SUM
 from lakeprobe.system import files
 from lakeprobe.tensors.content import array_bytes, array_hash, plain
 from lakeprobe.tensors.reference import TensorReference, dtype_name, open_tensor
 from lakeprobe.tensors.statistics import measure_array
-
-if TYPE_CHECKING:
-    import duckdb
 
 _SAME = 1e-2
 """Relative difference from golden up to which the order of blocks is not in doubt."""
@@ -66,7 +63,7 @@ class _Member(Struct, frozen=True):
 
 
 def merged_contents(
-    sql: duckdb.DuckDBPyConnection, folder: Path, axes: Sequence[Axis]
+    cut: Cut, folder: Path, axes: Sequence[Axis]
 ) -> tuple[list[Row], list[tuple[Any, ...]], dict[int, dict[int, Order]]]:
     """Write the contents of the merged leaves into `folder`.
 
@@ -75,7 +72,7 @@ def merged_contents(
     axis of the leaves that are golden's in this order.
     """
 
-    found = sql.execute(resources.sql("layouts/with_contents")).fetchall()
+    found = cut.rows("with_contents", cut.run_and_step | cut.golden_unit)
     if not found:
         return [], [], {}
     made = _Made(folder, ValuesWriter(folder / VALUES_FILE))

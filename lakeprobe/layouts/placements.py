@@ -93,7 +93,7 @@ class Leaf(Struct, frozen=True):
     `totals`: the sums of their extents, where they have several. `values`: how many values the ranks have. `record`:
     the other fields of its record. `is_constant`: its values do not tell ranks apart; `is_unknown`: none are recorded.
     `ragged`: by axis, whether the members of a group have other extents. `reduction`: what the collective computes.
-    `is_whole`: it is a tensor of integers or bools.
+    `is_whole`: it is a tensor of integers or bools. `id`: its number in the tables of the merge.
     """
 
     key: Key
@@ -117,6 +117,7 @@ class Leaf(Struct, frozen=True):
     ragged: tuple[bool, ...] = ()
     reduction: str | None = None
     is_whole: bool = False
+    id: int = 0
 
 
 class Way(NamedTuple):
@@ -248,7 +249,7 @@ def _added_up_later(ops: Sequence[Sequence[Leaf]], axes: Sequence[Axis]) -> dict
     """
     found: dict[str, set[int]] = {}
     for leaf in (leaf for leaves in ops for leaf in leaves if leaf.role == "parameters_grad" and leaf.reduced):
-        own = {number for number in leaf.reduced if axes[number].name[:2] not in _DATA}
+        own = {number for number in leaf.reduced - {ACROSS_STAGES} if axes[number].name[:2] not in _DATA}
         path = leaf.key.op.rpartition(".parameters_grad")[0].rpartition(".")[0]
         for module in (path, path.rpartition(".")[0]):
             found.setdefault(module, set()).update(own)

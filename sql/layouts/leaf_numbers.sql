@@ -2,7 +2,7 @@
 -- grain: one leaf of the whole
 -- is_whole: the tensor has no fractions: it is of integers or bools
 -- is_unknown: of a rank's tensor nothing but the shape is recorded
--- parameters: $run, $step; the tables cut_names (piece, op, whole, micro, reason) and cut_ranks (rank, piece, c0, c1, …)
+-- parameters: $run, $step; the tables cut_names (piece, op, whole, micro, reason) and cut_ranks (rank, piece, coordinates)
 SELECT
     CAST(row_number() OVER (ORDER BY cut_names.whole, slot, repeat) - 1 AS INTEGER) AS leaf,
     cut_names.whole AS whole_op,

@@ -1,7 +1,8 @@
 -- leaves: what the ranks have of each leaf of the whole, and golden.
 -- grain: one leaf of the whole
--- parameters: after members, golden_leaves, reductions
+-- parameters: after members, leaf_axes, golden_leaves, reductions
 -- totals: where ranks have other extents, the sum of each over all members
+-- equal, present, ragged: by axis; see leaf_axes
 -- reduced: the axes over which every rank's value is added up by a collective; value: which value this is on all ranks
 -- hash(rank, micro, sig) would not do: it is linear in its arguments, so that equal values of two ranks cancel out
 WITH
@@ -56,10 +57,19 @@ WITH
             USING (leaf)
         WHERE added_members >= wanted.members
         GROUP BY leaf
+    ),
+    by_axis AS (
+        SELECT
+            leaf,
+            list(equal ORDER BY axis) AS equal,
+            list(present ORDER BY axis) AS present,
+            list(ragged ORDER BY axis) AS ragged
+        FROM leaf_axes
+        GROUP BY leaf
     )
 SELECT
-    leaf,
-    cut_leaves.whole_op,
+    leaf AS id,
+    cut_leaves.whole_op AS op,
     cut_leaves.slot,
     cut_leaves.repeat,
     cut_leaves.role,
@@ -74,17 +84,22 @@ SELECT
     uneven.totals,
     counted.values,
     golden.shape AS whole,
-    if(cut_leaves.kind = 'tensor', reduced.axes, NULL) AS reduced,
-    reduced.reduction,
+    coalesce(by_axis.equal, []) AS equal,
+    coalesce(by_axis.present, []) AS present,
+    coalesce(if(cut_leaves.kind = 'tensor', reduced.axes, NULL), []) AS reduced,
     counted.value,
     cut_leaves.number,
     golden.value AS golden_number,
-    cut_leaves.extra,
-    counted.is_constant OR cut_leaves.is_bool OR cut_leaves.is_unknown AS is_constant,
+    cut_leaves.extra AS record,
+    coalesce(counted.is_constant OR cut_leaves.is_bool OR cut_leaves.is_unknown, false) AS is_constant,
     cut_leaves.is_unknown,
+    coalesce(by_axis.ragged, []) AS ragged,
+    reduced.reduction,
     cut_leaves.is_whole
 FROM cut_leaves
 JOIN counted
+    USING (leaf)
+LEFT JOIN by_axis
     USING (leaf)
 LEFT JOIN golden_leaves AS golden
     USING (leaf)
@@ -92,3 +107,4 @@ LEFT JOIN reduced
     USING (leaf)
 LEFT JOIN uneven
     USING (leaf)
+ORDER BY leaf

@@ -1,11 +1,11 @@
--- members: the leaves of a step of a cut run, under their numbers in the whole, with their ranks' coordinates.
+-- members: the leaves of a step of a cut run, under their numbers in the whole.
 -- grain: one leaf of one rank
 -- parameters: $run, $step; after leaf_numbers
 -- A large job has millions of them, so they have no more than merging needs.
 -- sig: equal for leaves with the same value, as far as it was recorded
 SELECT
     cut_leaves.leaf,
-    cut_ranks.* EXCLUDE (piece),
+    cut_ranks.rank,
     CAST(cut_names.micro AS USMALLINT) AS micro,
     tensors.row,
     tensors.shape,

@@ -1,7 +1,7 @@
 -- unit_layouts: the table layouts of the merged unit.
 -- grain: one leaf, or one op that has no place in the whole
--- parameters: after whole_rows, cut_names, cut_ranks
-SELECT *, getvariable('cut_run') AS merged_from
+-- parameters: $run; after whole_rows, cut_names, cut_ranks
+SELECT *, $run AS merged_from
 FROM (
     SELECT
         CAST(whole_row AS INTEGER) AS row,

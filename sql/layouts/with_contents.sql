@@ -1,21 +1,21 @@
 -- with_contents: the ranks' tensors that leaves of the whole with contents are made of, and where they lie.
 -- grain: one tensor of one rank
 -- Weights come first, gradients last: the order of a weight's rows is that of what is computed with it.
--- parameters: after chosen, merged; the variables cut_run, cut_step, golden_run, golden_step, golden_rank
+-- parameters: $run, $step, $golden, $golden_step, $golden_rank; after chosen, merged
 WITH
     places AS (
         SELECT rank, content, reference
         FROM tensor_references
-        WHERE run = getvariable('cut_run') AND step = getvariable('cut_step')
+        WHERE run = $run AND step = $step
     ),
     theirs AS (
         SELECT golden.leaf, found.reference
         FROM golden_leaves AS golden
         JOIN tensor_references AS found
             ON found.content = golden.content
-            AND found.run = getvariable('golden_run')
-            AND found.step = getvariable('golden_step')
-            AND found.rank = getvariable('golden_rank')
+            AND found.run = $golden
+            AND found.step = $golden_step
+            AND found.rank = $golden_rank
     )
 SELECT
     leaf,

@@ -181,6 +181,12 @@ def test_the_gradient_of_a_tied_parameter_is_what_the_stages_add_up():
     assert (placed.resolved, placed.added) == (True, [-1])
 
 
+def test_the_gradient_of_a_tied_parameter_of_stages_alone_has_no_axis_to_lie_along():
+    grads = leaf("weight", (4, 8), None, (), op="Module.wte.Embedding.parameters_grad", reduced=(-1,), present=())
+    placed = decide([[grads]], ())[grads.key]
+    assert (placed.resolved, placed.added, placed.ways) == (True, [-1], [])
+
+
 def test_what_all_ranks_have_may_be_added_to_a_mean_and_not_to_a_sum():
     loss, op = "Functional.mse_loss.0.forward", "Tensor.__add__.0.forward"
     given = leaf("input.0", (4, 8), (8, 8), (False, True), op=loss)
