@@ -12,11 +12,7 @@ WITH
             standing.place,
             standing.target_seq,
             if(standing.target_seq IS NULL, standing.golden_seq, NULL) AS only_golden_seq,
-            CASE
-                WHEN evidence <> 'missing' THEN 'different'
-                WHEN standing.target_seq IS NULL THEN 'only in golden'
-                ELSE 'only in target'
-            END AS finding,
+            standing.finding,
             false AS is_passing_on,
             coalesce(any_value(errors), 0) AS errors,
             coalesce(any_value(warnings), 0) AS warnings,
@@ -79,8 +75,8 @@ SELECT
     chosen.*,
     coalesce(results.target_op, results.golden_op) AS op,
     -- the row of an op that golden alone has may be that of a namesake in the target, which is another call
-    if(finding = 'only in golden', standing.module, coalesce(standing.module, results.module)) AS module,
-    if(finding = 'only in golden', NULL, user_frame(stacks.frames)) AS code
+    if(chosen.finding = 'only in golden', standing.module, coalesce(standing.module, results.module)) AS module,
+    if(chosen.finding = 'only in golden', NULL, user_frame(stacks.frames)) AS code
 FROM chosen
 JOIN results ON results.step = chosen.step AND results.rank = chosen.rank AND results.row = chosen.first_row
 LEFT JOIN standing

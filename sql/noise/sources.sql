@@ -261,17 +261,21 @@ WITH
     sources AS (
         SELECT
             m.number,
-            bool_and(are_apart AND (is_parameter OR is_trained) AND NOT is_other_constant) AS is_apart,
-            arg_min(row, (are_apart AND (is_parameter OR is_trained) AND NOT is_other_constant, row)) AS row
+            bool_and(of_one.is_apart) AS is_apart,
+            arg_min(row, (of_one.is_apart, row)) AS row
         FROM noise_makers AS m
         JOIN noise_largest_before AS before USING (number)
-        CROSS JOIN LATERAL (SELECT if(m.magnitude > sure_from, sure_error, tensor_error) AS sure) AS of_others
         ANTI JOIN explained USING (row)
         LEFT JOIN multiplied USING (row)
         CROSS JOIN parameter_errors
         CROSS JOIN matmul_floor
         CROSS JOIN (SELECT most FROM noise_floors WHERE rounding = 'other') AS others
         CROSS JOIN integers
+        CROSS JOIN LATERAL (
+            SELECT
+                if(m.magnitude > sure_from, sure_error, tensor_error) AS sure,
+                are_apart AND (is_parameter OR is_trained) AND NOT is_other_constant AS is_apart
+        ) AS of_one
         WHERE
             is_source
             AND phase = 'forward'

@@ -5,40 +5,25 @@
 -- Where ops round differently, it is the first op that stands out of that.
 -- paired_seq: the first op with a counterpart that differs, in the same order
 WITH
-    standing_ops AS (
-        SELECT
-            step,
-            rank,
-            target_seq,
-            golden_seq,
-            place,
-            nth,
-            CASE
-                WHEN evidence <> 'missing' THEN 'different'
-                WHEN target_seq IS NULL THEN 'only in golden'
-                ELSE 'only in target'
-            END AS finding
-        FROM standing
-    ),
     outstanding AS (
         SELECT
-            standing_ops.step,
-            standing_ops.rank,
-            standing_ops.target_seq,
-            if(standing_ops.finding = 'only in golden', standing_ops.golden_seq, NULL) AS golden_seq,
+            standing.step,
+            standing.rank,
+            standing.target_seq,
+            if(standing.finding = 'only in golden', standing.golden_seq, NULL) AS golden_seq,
             coalesce(input_differs, false) AS input_differs,
             coalesce(tensor_differs, false) AS tensor_differs,
             coalesce(input_error, 0) AS input_error,
             coalesce(output_error, 0) AS output_error,
-            standing_ops.finding,
-            standing_ops.place,
-            if(input_differs OR standing_ops.finding <> 'different', standing_ops.place, standing_ops.place + 0.25) AS moment,
+            standing.finding,
+            standing.place,
+            if(input_differs OR standing.finding <> 'different', standing.place, standing.place + 0.25) AS moment,
             nth
-        FROM standing_ops
+        FROM standing
         LEFT JOIN changed_ops
-            ON changed_ops.step = standing_ops.step
-            AND changed_ops.rank = standing_ops.rank
-            AND changed_ops.target_seq = standing_ops.target_seq
+            ON changed_ops.step = standing.step
+            AND changed_ops.rank = standing.rank
+            AND changed_ops.target_seq = standing.target_seq
     ),
     every AS (
         SELECT *, place AS turn FROM changed_ops ANTI JOIN noise_ends USING (step, rank)
