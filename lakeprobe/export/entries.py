@@ -160,7 +160,9 @@ def _tensor(
     values |= {
         key: _STATISTIC_HOLES[key, letter] for key, letter in zip(_STATISTICS, stat_types or "----", strict=True)
     }
-    values |= {"requires_grad": requires_grad, "md5": Hole(_digest_text), "data_name": Hole(_data_name_text)}
+    is_value = "Max" not in keys and stat_types is not None and stat_types[0] != "-"  # the xor mode, of a 0-d tensor
+    digest = values["Max"] if is_value else Hole(_digest_text)
+    values |= {"requires_grad": requires_grad, "md5": digest, "data_name": Hole(_data_name_text)}
     return {key: value for key, value in values.items() if key in keys}
 
 

@@ -46,7 +46,9 @@ BARE = {"debug": "output", "parameter": "parameters", "setting": "input"}
 
 _ABSENT = object()
 _STATISTICS = ("Max", "Min", "Mean", "Norm")
+_NO_STATISTICS = (_ABSENT,) * len(_STATISTICS)
 _LETTERS = {float: "f", int: "i", bool: "b", str: "s", type(None): "n", object: "-"}
+_NUMBERS = (float, int, bool)
 _NO_NUMBER = frozenset("n-")
 _RENUMBERED = {letter: kind for kind, letter in _LETTERS.items() if letter in "fin"}
 """The types, by their letters, of the statistics that others may take the place of."""
@@ -502,14 +504,19 @@ class Leaves:
         get = leaf.get
         row = len(self._place_codes)
         statistics = (get("Max", _ABSENT), get("Min", _ABSENT), get("Mean", _ABSENT), get("Norm", _ABSENT))
+        digest = get("md5")
+        is_value = digest.__class__ in _NUMBERS and leaf["shape"] == [] and statistics == _NO_STATISTICS
+        if is_value:  # the xor mode has the value of a 0-d tensor in place of a digest
+            statistics = (digest,) * 4
         inexact = self._add_statistics(
             place, keys, kind, leaf["dtype"], leaf["shape"], *statistics, get("requires_grad")
         )
+        if is_value:
+            inexact, digest = {"md5": digest} if inexact else {}, None
         if inexact:
             extra = (extra or {}) | inexact
-        digest = get("md5")
         if digest is not None:
-            if digest.__class__ is not str:  # the value itself, in the xor mode, of a 0-d tensor
+            if digest.__class__ is not str:
                 extra = (extra or {}) | {"md5": digest}
                 digest = _text(digest)
             self._sparse["digest"][row] = digest

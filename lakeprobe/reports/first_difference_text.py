@@ -50,7 +50,7 @@ _UNSEEN = ("unrecorded", "inside", "unreadable")
 _REASONS = {
     "overwritten": "overwritten by a nested call",
     "not arrived": "recorded before the data arrived",
-    "late digest": "with the digest of later contents",
+    "late digest": "with a digest that may be of later contents",
 }
 
 

@@ -42,7 +42,7 @@ WITH
             target_dtype <> golden_dtype
             OR NOT same_shape(target_shape, golden_shape, matched_by)
             OR coalesce(is_other_transfer, false) AS is_other_tensor,
-            list_contains(messages, message_of('late digest')) AS has_late_digest
+            list_has_any(messages, [message_of('late digest'), message_of('other zeros')]) AS has_late_digest
         FROM results
         WHERE
             comparison = $comparison

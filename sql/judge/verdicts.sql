@@ -94,7 +94,8 @@ WITH
         GROUP BY ALL
         HAVING count(DISTINCT (golden_max, golden_min, golden_mean, golden_norm)) > 1
     ),
-    -- statistics are computed at once: where they agree and the digests do not, a digest was computed late
+    -- statistics are computed at once: where they agree and the digests do not, a digest was computed late, or of zeros the
+    -- signs differ
     late_digests AS (
         SELECT row
         FROM paired
@@ -146,6 +147,11 @@ WITH
             END AS other_requires_grad,
             other_digest(target_digest, golden_digest) AS other_digest,
             (target_digest IS NULL) <> (golden_digest IS NULL) AS one_digest,
+            -- a single number has its value in place of a digest
+            coalesce(target_digest, golden_digest) IS NULL
+            AND target_shape = []
+            AND golden_shape = []
+            AND d.difference <> 'equal' AS other_number,
             isfinite(coalesce(target_max, target_number)) AS target_max_finite,
             isfinite(coalesce(target_min, target_number)) AS target_min_finite,
             isfinite(coalesce(golden_max, golden_number)) AS golden_max_finite,
@@ -182,6 +188,7 @@ WITH
             AND d.difference <> 'equal'
             AND target_seq IN (SELECT seq FROM late_outputs) AS set_aside,
             m.values_equal IS NULL AND p.row IN (SELECT row FROM late_digests) AS late_digest,
+            target_norm = 0 AS is_zero,
             coalesce(target_content = golden_content, false) AS same_content,
             target_data_name IS NOT NULL
             AND golden_data_name IS NOT NULL
@@ -286,6 +293,7 @@ WITH
                 if(other_dtype, 'error: the dtypes differ', NULL),
                 if(other_shape, 'error: the shapes differ', NULL),
                 if(by_digest AND other_digest, 'error: the digests differ', NULL),
+                if(by_digest AND other_number, 'error: the values differ', NULL),
                 if(
                     row = first_output
                     AND coalesce(measurement, 'scalar') = 'scalar'
@@ -336,7 +344,7 @@ SELECT
         WHEN unread THEN ['skipped: it is multiplied by 0']
         WHEN skipped THEN ['skipped: this memory was never written']
         WHEN set_aside THEN ['skipped: recorded before the data had to be there']
-        WHEN late_digest THEN [message_of('late digest')]
+        WHEN late_digest THEN [message_of(if(is_zero, 'other zeros', 'late digest'))]
         WHEN one_sided THEN ['skipped: one side alone records the settings of optimizers']
         WHEN cut_off THEN ['skipped: the other side was cut off before']
         ELSE list_concat(

@@ -3,4 +3,5 @@ CREATE OR REPLACE MACRO message_of(finding) AS
 CASE finding
     WHEN 'trained apart' THEN 'error: requires_grad differs'
     WHEN 'late digest' THEN 'skipped: the digest is that of later contents'
+    WHEN 'other zeros' THEN 'skipped: zeros of another sign, or the digest is that of later contents'
 END

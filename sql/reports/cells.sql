@@ -1,6 +1,7 @@
 -- cells: a comparison's rows as texts, under the headers of msprobe 26.2's result tables.
 -- grain: one row of the comparison of one (step, rank)
 -- order: that of results, which its file keeps, so nothing here joins or sorts
+-- The xor mode has the value of a single number in place of a digest.
 -- parameters: the views stacks and metric_cells, which adds the cells of the metrics to cell_texts
 --   (lakeprobe/metrics.py)
 WITH
@@ -23,8 +24,8 @@ SELECT
     b_min AS "Bench min",
     b_mean AS "Bench mean",
     b_norm AS "Bench l2norm",
-    cell_digest(target_kind, target_type, target_name, target_digest, n_max) AS "NPU MD5",
-    cell_digest(golden_kind, golden_type, golden_name, golden_digest, b_max) AS "BENCH MD5",
+    cell_digest(target_kind, target_type, target_name, coalesce(target_digest, if(target_shape = [], nullif(n_max, 'None'), NULL)), n_max) AS "NPU MD5",
+    cell_digest(golden_kind, golden_type, golden_name, coalesce(golden_digest, if(golden_shape = [], nullif(b_max, 'None'), NULL)), b_max) AS "BENCH MD5",
     cell_flag(cell_flag(target_requires_grad) = cell_flag(golden_requires_grad)) AS "Requires_grad Consistent",
     verdict AS "Result",
     CASE

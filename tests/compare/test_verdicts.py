@@ -131,6 +131,26 @@ def test_digests(tmp_path: Path) -> None:
     assert {name: judged(rows, name) for name in cases} == {name: case[2] for name, case in cases.items()}
 
 
+def test_the_xor_mode_has_the_values_of_single_numbers(tmp_path: Path) -> None:
+    def made(value: Any) -> tuple[list[Any], list[Any]]:
+        return [tensor(..., md5="0x0123456789abcdef")], [tensor(..., md5=value, shape=[])]
+
+    cases = {
+        "equal": (made(9.5), made(9.5), [[], []]),
+        "longer": (made(9.5), made(10.25), [[], [H]]),
+        "rounded": (made(1.0), made(1.0000001), [[], [H]]),
+        "born": (made(NAN), made(-0.0), [[], [A, H]]),
+        "nan": (made(NAN), made(NAN), [[], []]),
+        "integers": (made(3), made(4), [[], [H, GROWS]]),
+        "bools": (made(True), made(False), [[], [C, H]]),
+    }
+    rows = compared(tmp_path, *sides(cases))
+    assert {name: judged(rows, name) for name in cases} == {name: case[2] for name, case in cases.items()}
+    found = {row["target_op"].split(".")[1]: row["difference"] for row in rows if row["role"] == "output"}
+    assert found == {"equal": "equal", "longer": "different", "rounded": "noise", "born": "different", "nan": "equal",
+                     "integers": "different", "bools": "different"}  # fmt: skip
+
+
 # ---- saved tensors ----------------------------------------------------------------------------------------
 
 ONES = [1.0] * 10

@@ -167,10 +167,13 @@ def _leaf(row: Row) -> Any:
 def _tensor(row: Row, fields: list[str], extra: dict[str, Any]) -> dict[str, Any]:
     values = {"dtype": row["dtype"], "shape": row["shape"], "requires_grad": row["requires_grad"],
               "md5": row["digest"], "data_name": row["data_name"]}  # fmt: skip
+    is_value = row["shape"] == [] and "md5" in fields and row["digest"] is None and "Max" not in fields
+    if is_value:
+        values["md5"] = _statistic(row["stat_types"][0], row["max"], row.get("max_int"))
     for key, column, letter in zip(
         ("Max", "Min", "Mean", "Norm"), ("max", "min", "mean", "norm"), row["stat_types"], strict=True
     ):
-        assert (letter == "-") == (key not in fields)
+        assert (letter == "-") == (key not in fields) or is_value
         values[key] = extra[key] if key in extra else _statistic(letter, row[column], row.get(f"{column}_int"))
     return {key: values[key] for key in TENSOR_KEYS if key in fields} | extra
 

@@ -167,7 +167,7 @@ def test_a_mean_beyond_a_double_is_kept(tmp_path: Path) -> None:
         ("0a1b2c3d", "0a1b2c3d", None),
         ("12345678", "12345678", None),
         ("0x78325b628616297d", "0x78325b628616297d", None),
-        (3.5, "3.5", {"md5": 3.5}),  # the xor mode's digest of a 0-d tensor
+        (3.5, "3.5", {"md5": 3.5}),
         (12345678, "12345678", {"md5": 12345678}),
         (True, "true", {"md5": True}),
         (math.nan, "NaN", None),
@@ -180,6 +180,19 @@ def test_digests(tmp_path: Path, digest: Any, text: str | None, kept: Any) -> No
     assert row["stat_types"] == "----"
     if kept:
         assert repr(extra(row)) == repr(kept)
+
+
+@pytest.mark.parametrize(
+    ("value", "letter", "kept"),
+    [(3.5, "f", None), (-math.inf, "f", None), (math.nan, "f", None), (12345678, "i", None), (True, "b", None),
+     (2**64 + 1, "i", {"md5": 2**64 + 1})],
+)  # fmt: skip
+def test_the_xor_mode_has_the_value_of_a_single_number_in_place_of_a_digest(
+    tmp_path: Path, value: Any, letter: str, kept: Any
+) -> None:
+    row = read_leaf(tmp_path, without(tensor(md5=value, shape=[]), "Max", "Min", "Mean", "Norm"))
+    assert (row["digest"], row["stat_types"], extra(row)) == (None, letter * 4, kept)
+    assert [repr(row[name]) for name in ("max", "min", "mean", "norm")] == [repr(float(value))] * 4
 
 
 def test_requires_grad(tmp_path: Path) -> None:
