@@ -344,6 +344,13 @@ WITH
                 OR (whole.target_min = taken.target_min AND taken.target_min <> 0)
             )
         JOIN noise_ops AS o ON o.target_seq = whole.target_seq AND o.is_leaf AND o.number < sources.number
+        -- what an op of the target alone gives as it is was put together there, and is cut from nothing
+        ANTI JOIN paired AS itself
+            ON itself.role = 'output'
+            AND itself.golden_row IS NULL
+            AND itself.target_max = taken.target_max
+            AND itself.target_min = taken.target_min
+            AND abs(itself.target_norm - taken.target_norm) <= getvariable('same_norm') * taken.target_norm
         WHERE taken.target_max > taken.target_min AND epsilon_of(taken.target_dtype) > 0
         GROUP BY taken.row
     )
