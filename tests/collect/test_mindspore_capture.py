@@ -123,6 +123,27 @@ def test_the_seed_of_a_repeat_decides_its_bits_and_random_numbers_are_left_alone
     assert draw() == drawn
 
 
+@pytest.mark.parametrize("scale", [None, 1024.0])
+def test_what_a_training_sets_for_itself_is_not_moved(scale: float | None) -> None:
+    def values(cell: nn.Cell) -> dict[str, Any]:
+        return {parameter.name: parameter.asnumpy().copy() for parameter in cell.get_parameters()}
+
+    network = nn.SequentialCell(nn.Dense(8, 8), nn.Dense(8, 4))
+    network[1].bias.set_data(Tensor(np.full(4, 0.3), mindspore.float32))
+    network[1].bias.requires_grad = False
+    optimizer = nn.Adam(network.trainable_params(), 1e-3)
+    scales = () if scale is None else (Tensor(scale),)
+    training = (nn.TrainOneStepWithLossScaleCell if scales else nn.TrainOneStepCell)(
+        nn.WithLossCell(network, nn.MSELoss()), optimizer, *scales
+    )
+    before, model = values(training), values(network)
+    watched = capture(Memory(), training, perturb=1e-7, perturb_seed=1)
+    watched.start()
+    watched.close()
+    moved = {name for name, value in values(training).items() if not np.array_equal(value, before[name])}
+    assert moved == {name for name, value in model.items() if value.any()}
+
+
 # ---- nothing is disturbed ------------------------------------------------------------------------------------------
 
 

@@ -5,6 +5,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 from mindspore import Tensor
+from mindspore.nn import Optimizer
 
 from lakeprobe.collect.watching.perturbing import Float, Noise, pieces
 
@@ -19,15 +20,26 @@ _DTYPES: dict[str, Any] = {
 def perturb(models: Any, perturb: float, seed: int) -> None:
     """Move each parameter of a model or a list of models.
 
-    Includes frozen parameters. Tied parameters are moved once.
+    Includes frozen parameters. Tied parameters are moved once, and settings of the training, such as a rate, stay.
     """
     seen: set[int] = set()
     for index, model in enumerate(models if isinstance(models, (list, tuple)) else [models]):
+        seen |= _settings(model)
         for name, parameter in model.parameters_and_names(name_prefix=f"{index}" if index else ""):
             dtype = _DTYPES.get(str(parameter.dtype))
             if dtype is not None and id(parameter) not in seen:
                 seen.add(id(parameter))
                 _move(parameter, dtype, name, perturb, seed)
+
+
+def _settings(model: Any) -> set[int]:
+    """The parameters in which a cell that trains a network keeps its settings: an optimizer's rates and states, a scale."""
+    cells = [cell for _, cell in model.cells_and_names()]
+    optimizers = [cell for cell in cells if isinstance(cell, Optimizer)]
+    trained = {id(parameter) for optimizer in optimizers for parameter in optimizer.parameters}
+    training = [cell for cell in cells if any(isinstance(part, Optimizer) for _, part in cell.cells_and_names())]
+    own = {id(parameter) for cell in training for _, parameter in cell.parameters_and_names(expand=False)}
+    return own - trained
 
 
 def _move(parameter: Any, dtype: Any, name: str, perturb: float, seed: int) -> None:
