@@ -33,7 +33,7 @@ def perturb(models: Any, perturb: float, seed: int) -> None:
 
 
 def _settings(model: Any) -> set[int]:
-    """The parameters in which a cell that trains a network keeps its settings: rates, an optimizer's states, a scale."""
+    """The parameters in which a cell that trains a network keeps its settings: rates, optimizers' states, a scale."""
     cells = [cell for _, cell in model.cells_and_names()]
     optimizers = [cell for cell in cells if isinstance(cell, Optimizer)]
     trained = {id(parameter) for optimizer in optimizers for parameter in optimizer.parameters}
