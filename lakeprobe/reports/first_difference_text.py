@@ -43,6 +43,7 @@ _BESIDE_NOISE = {
     "no recorded op": "an input differs, and what was recorded before may be rounding: no recorded op made the change",
 }
 """What _SOURCES says, where values that were recorded before differ, too."""
+_REWIRED = "an input comes from another op than in golden, or in one run from none that was recorded"
 _MAKERS = {"equal": "agrees", "noise": "differs by noise", "different": "differs, too"}
 """How the output of the op that made an input differs, in words."""
 _UNSEEN = ("unrecorded", "inside", "unreadable")
@@ -197,6 +198,8 @@ _MOMENTS = {
 def source_text(rank: Record) -> str:
     """Return how the difference of a rank began, on which it did."""
     source = rank["source"]
+    if rank["evidence"] == "wiring":
+        return _REWIRED
     return _BESIDE_NOISE.get(source, _SOURCES[source]) if rank["noise_op"] else _SOURCES[source]
 
 
@@ -206,6 +209,8 @@ def _began(rank: Record, leaves: Sequence[Record]) -> str:
     inputs = [leaf["difference"] for leaf in leaves if leaf["side"] == "input"]
     if source == "this op" and not inputs:
         return "what it gives differs"
+    if source == "this op" and "different" in inputs:
+        return "its inputs differ, too, but do not explain its outputs"
     if source == "this op" and not set(inputs).isdisjoint(_UNSEEN):
         return "what was compared of its inputs agrees, its outputs do not"
     return source_text(rank)

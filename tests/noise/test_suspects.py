@@ -18,6 +18,7 @@ import lakeprobe
 from lakeprobe.analysis.verdict import Verdict
 from lakeprobe.cli import app
 from lakeprobe.compare import noise
+from lakeprobe.reports import first_difference_text as first_difference_module
 from lakeprobe.reports.first_difference_text import first_difference_text
 from lakeprobe.session import ComparisonResult, Lake
 
@@ -116,6 +117,22 @@ def test_the_planted_cause_is_named(lake: Lake, case: str, seed: int | None) -> 
     if seed is not None:
         found = lake.sql("SELECT evidence, nth FROM suspects WHERE op = $op ORDER BY nth", {"op": op}).fetchall()
         assert found[0] == (evidence, 1)
+
+
+def test_an_input_of_another_op_is_said_to_be_one(lake: Lake) -> None:
+    result = compared(lake, Network(residual_from={3: "norm"}, seed=seeds(5, 1)[0]))
+    said = " ".join(first_difference_text(result.first_difference()).split())
+    assert "an input comes from another op than in golden" in said
+    assert "no recorded op made the change" not in said
+    [why, *_] = [row[0] for row in result.blame().suspects.order("nth").project("why").fetchall()]
+    assert "in golden that is the output of" in why
+    assert "no recorded op" not in why
+
+
+@pytest.mark.parametrize(("difference", "words"), [("different", "do not explain"), ("noise", "its inputs agree")])
+def test_inputs_that_differ_are_not_said_to_agree(difference: str, words: str) -> None:
+    rank = {"source": "this op", "evidence": "law", "noise_op": None}
+    assert words in first_difference_module._began(rank, [{"side": "input", "difference": difference}])
 
 
 @pytest.mark.parametrize(("seed", "are_measured"), [(None, False), (5, True)])

@@ -15,6 +15,7 @@
 -- expected_error: the error of the inputs times the kind's growth, at least floor: 16 spacings of float32, or three
 --   times the op's error in a repeat of the golden run
 -- size: output error over expected error; infinite if NaN or inf are born
+-- maker_differs: the op that made the input in golden gives something else here, or is missing
 WITH
     moved AS (
         SELECT step, rank, seq FROM transfers GROUP BY ALL
@@ -65,7 +66,8 @@ WITH
             blame_noise.nth AS standing,
             blame_noise.evidence,
             if(is_rounding, blame_noise.row, taken.input_row) AS input_row,
-            if(is_rounding, blame_noise.golden_maker, taken.golden_maker) AS golden_maker,
+            if(is_rounding, coalesce(blame_noise.golden_maker, found.golden_maker), taken.golden_maker) AS golden_maker,
+            is_rounding AND blame_noise.golden_maker IS NULL AND coalesce(found.maker_differs, false) AS maker_differs,
             if(is_rounding, blame_noise.target_maker, taken.target_maker) AS target_maker,
             blame_ops.place <= first_different.place AND NOT coalesce(brought.seq <= blame_ops.place, false) AS is_first
         FROM blame_ops
@@ -85,6 +87,9 @@ WITH
             AND blame_noise.rank = blame_ops.rank
             AND blame_noise.target_seq IS NOT DISTINCT FROM blame_ops.target_seq
             AND (blame_ops.target_seq IS NOT NULL OR blame_noise.golden_seq = blame_ops.golden_seq)
+        -- an op that the other run lacks makes no pair, so noise does not know it
+        LEFT JOIN blame_makers AS found
+            ON found.step = blame_noise.step AND found.rank = blame_noise.rank AND found.row = blame_noise.row
     ),
     judged AS (
         SELECT

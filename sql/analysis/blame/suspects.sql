@@ -1,7 +1,7 @@
 -- suspects: the short list: the possible causes, with their evidence.
 -- grain: one op, on all ranks with the same reason
 -- parameters: $comparison, $target, $golden, $ranks (those of the list, a list); the views results, ops and stacks, the
---   tables blame_listed and compared_units
+--   tables blame_listed, blame_ops and compared_units
 -- added_error: the output error beyond the error of the inputs times the kind's usual growth
 WITH
     asked AS (
@@ -117,6 +117,9 @@ WITH
             END AS outputs
         FROM blame_listed
     ),
+    golden_alone AS (
+        SELECT (step, rank, golden_seq) FROM blame_ops WHERE side = 'golden'
+    ),
     makers AS (
         SELECT
             nth,
@@ -151,7 +154,12 @@ SELECT
                 if(
                     makers.golden_maker IS NULL,
                     format('its {}; in golden no recorded op made that', leaves),
-                    format('its {}; in golden that is the output of {}, which agrees here', leaves, makers.golden_maker)
+                    format('its {}; in golden that is the output of {}, which ', leaves, makers.golden_maker)
+                    || CASE
+                        WHEN NOT maker_differs THEN 'agrees here'
+                        WHEN (listed.step, listed.rank, listed.golden_maker) IN (FROM golden_alone) THEN 'the target lacks'
+                        ELSE 'differs here'
+                    END
                 )
                 || if(
                     makers.target_maker IS NULL OR makers.target_maker = makers.golden_maker,
