@@ -913,7 +913,16 @@ class ComparisonResult:
 
     def unmatched(self, most: int = 20) -> duckdb.DuckDBPyRelation:
         """Return the ops without counterpart, `most` per side, step and rank, each with those most similar to it."""
-        return self.lake.sql(resources.sql("analysis/unmatched"), {"comparison": self.name, "most": most})
+        stored = self.stored
+        units = [unit.places for unit in stored.units if unit.is_structure]
+        asked = {
+            "comparison": self.name,
+            "target": stored.target,
+            "golden": stored.golden,
+            "most": most,
+            "units": units,
+        }
+        return self.lake.sql(resources.sql("analysis/unmatched"), asked)
 
     def first_difference(
         self,

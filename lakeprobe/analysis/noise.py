@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lakeprobe.analysis.query import is_made, keep
 from lakeprobe.errors import unknown
@@ -10,7 +10,7 @@ from lakeprobe.errors import unknown
 if TYPE_CHECKING:
     import duckdb
 
-    from lakeprobe.lake.comparison import ComparedUnit, StoredComparison
+    from lakeprobe.lake.comparison import StoredComparison
 
 
 def keep_noise_ends(
@@ -35,7 +35,7 @@ def keep_noise_ends(
         return
     keep_repeat_rows(stages, noise, repeat)
     units = [
-        _numbers(unit) | {"is_rounding": unit.is_rounding}
+        unit.places | {"is_rounding": unit.is_rounding}
         for unit in comparison.units
         if is_asked and (unit.is_rounding or also_bitwise)
     ]
@@ -56,7 +56,7 @@ def keep_repeat_rows(
     Raises UsageError for a noise that the lake does not have.
     """
     if repeat is not None:
-        units = [_numbers(unit) | {"comparison": repeat.name} for unit in repeat.units]
+        units = [unit.places | {"comparison": repeat.name} for unit in repeat.units]
         keep(stages, "repeat_rows", "../noise/measure", {"golden": repeat.golden, "units": units})
     elif noise is not None:
         known = [name for (name,) in stages.execute("SELECT DISTINCT noise FROM noise ORDER BY noise").fetchall()]
@@ -65,7 +65,3 @@ def keep_repeat_rows(
         keep(stages, "repeat_rows", "repeat_rows", {"noise": noise})
     else:
         keep(stages, "repeat_rows", "no_repeat_rows")
-
-
-def _numbers(unit: ComparedUnit) -> dict[str, Any]:
-    return {name: getattr(unit, name) for name in ("step", "rank", "golden_step", "golden_rank")}

@@ -31,15 +31,19 @@ def unmatched(
         with diagnostics.working("looking for ops without counterpart"):
             paired, alone = result.coverage(), result.unmatched(most)
             kinds, ops = paired.fetchall(), alone.fetchall()
-        output.text(output.aligned(paired.columns, kinds) + "\n")
+        is_structure = all(unit.is_structure for unit in result.stored.units)
+        if not is_structure:
+            output.text(output.aligned(paired.columns, kinds) + "\n")
         if not ops:
             begins = hints.command("first-diff", quote(comparison))
-            output.text(f"Every op has a counterpart.\n\nWhere it begins: {begins}")
+            equal = f"Every op has a counterpart.\n\nWhere it begins: {begins}"
+            output.text("Both dumps name the same ops." if is_structure else equal)
             return
         output.rows(alone.columns, ops, "table")
         without = paired.filter("paired_by = 'without counterpart'").project("target_ops + golden_ops").fetchall()
         left_out = sum(count for (count,) in without) - len({op[:4] for op in ops})
         if left_out > 0:
             output.text(f"… and {left_out} more ops: raise --most to see them\n")
-        sides = f"{quote(result.stored.target)} {quote(result.stored.golden)}"
-        output.text(f"\nA mapping of the names that differ: {hints.command('map', sides)}")
+        if not is_structure:
+            sides = f"{quote(result.stored.target)} {quote(result.stored.golden)}"
+            output.text(f"\nA mapping of the names that differ: {hints.command('map', sides)}")

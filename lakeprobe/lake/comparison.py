@@ -48,6 +48,11 @@ class ComparedUnit(Struct, frozen=True):
     cut_off: int = 0
     is_batched: bool = False
 
+    @property
+    def places(self) -> dict[str, int]:
+        """Step and rank of both sides, as statements take them."""
+        return {name: getattr(self, name) for name in ("step", "rank", "golden_step", "golden_rank")}
+
     def file(self, name: str) -> Path:
         """Return the path of one of the files with the results."""
         return self.folder / (f"{BATCH}{name}" if self.is_batched else name)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from lakeprobe import hints, output
 from lakeprobe.analysis.summary import Leaf, OpFinding, Summary
+from lakeprobe.analysis.verdict import Verdict
 from lakeprobe.lake.comparison import StoredComparison
 from lakeprobe.reports.first_difference_text import against, origins_text
 from lakeprobe.reports.parameters_text import beginning_lines, parameter_lines
@@ -192,6 +193,8 @@ def _next(comparison: StoredComparison, summary: Summary) -> list[str]:
         ]
     if summary.coverage.rows["unmatched"] and not comparison.is_unordered:
         lines.append(f"Ops without counterpart: {hints.command('unmatched', name)}")
+    if summary.coverage.verdict is Verdict.STRUCTURE_ONLY:
+        return [*lines, f"Ops that only one side names: {hints.command('unmatched', name)}"]
     rows = f'"from results where comparison = {quote_text(comparison.name)}"'
     return [*lines, f"The rows are in the lake: {hints.command('sql', rows)}"]
 

@@ -82,9 +82,18 @@ def test_structure_dumps_are_never_equal(tmp_path: Path) -> None:
         "  both dumps name their ops and record no values, so nothing was compared",
     ]
     assert "Rows: 0 of the target and 0 of golden" in str(result).splitlines()
+    assert str(result).splitlines()[-1].startswith("Ops that only one side names: lakeprobe unmatched npu_vs_gpu")
     golden = write_dump(tmp_path / "golden", ONE)
     against_values = compared(tmp_path, tmp_path / "npu", golden)
     assert against_values.verdict is Verdict.NOTHING_COMPARED
+
+
+def test_ops_that_one_structure_dump_alone_names_are_listed(tmp_path: Path) -> None:
+    other = {"Torch.f.0.forward": {}, "Torch.h.0.forward": {}}
+    with lakeprobe.open(tmp_path / "lake", create=True) as lake:
+        result = lake.compare(*dumps(tmp_path, NAMES_ONLY, other, task="structure"))
+        listed = result.unmatched().project("side, op").fetchall()
+    assert listed == [("target", "Torch.g.0.forward"), ("golden", "Torch.h.0.forward")]
 
 
 def test_what_cannot_be_read_is_said_first(tmp_path: Path) -> None:
