@@ -2,7 +2,8 @@
 -- grain: one op of the target
 -- renamed_by: what gave the name: api (api_mapping), cell (cell_mapping), class (class_mapping), prefix (between
 --   frameworks Cell → Module, Mint → Torch, …), or exact for an unchanged name.
--- call_number: as in target_ops; if several names become one, the position among the ops of that name
+-- call_number: as in target_ops; if several names become one, the position among the ops of that name. NULL for a module that
+--   is given the name of another one, which has no counterpart
 -- An API mapping precedes a cell mapping, whose lines apply to a whole path.Class, or else to parts of any name.
 WITH
     names AS (
@@ -93,6 +94,8 @@ WITH
                 target_ops.stem
             ) AS stem,
             coalesce(renamed.golden.by, 'exact') AS renamed_by,
+            op_kind = 'module' AS is_module,
+            renamed_by IN ('exact', 'prefix') AS keeps_name,
             parents.golden.name || substr(parent, length(module_of(parent)) + 1) AS parent
         FROM target_ops
         LEFT JOIN renamed
@@ -106,9 +109,11 @@ SELECT
     stem,
     parent,
     renamed_by,
-    if(
-        min(own_stem) OVER (PARTITION BY part, stem) = max(own_stem) OVER (PARTITION BY part, stem),
-        call_number,
-        row_number() OVER (PARTITION BY part, stem ORDER BY seq) - 1
-    ) AS call_number
+    CASE
+        WHEN min(own_stem) OVER namesakes = max(own_stem) OVER namesakes THEN call_number
+        -- two modules of the target may share one of golden, but not one that the target has under its own name
+        WHEN is_module AND bool_or(keeps_name) OVER namesakes THEN if(keeps_name, call_number, NULL)
+        ELSE row_number() OVER (PARTITION BY part, stem ORDER BY seq) - 1
+    END AS call_number
 FROM ops
+WINDOW namesakes AS (PARTITION BY part, stem)
