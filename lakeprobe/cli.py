@@ -50,16 +50,21 @@ def _options(
 
 _FILE_OR_NOTHING = {
     "-am": "--api-mapping",
+    "--api_mapping": "--api-mapping",
     "-cm": "--cell-mapping",
+    "--cell_mapping": "--cell-mapping",
     "-lm": "--layer-mapping",
+    "--layer_mapping": "--layer-mapping",
 }
 
 
 def completed(words: Sequence[str]) -> list[str]:
-    """Return `words` with an empty value for each mapping option without a file, as msprobe allows.
+    """Return `words` with an empty value for each mapping option of compare without a file, as msprobe allows.
 
     The next word is the option's file if it ends in .yaml or .yml; TARGET and GOLDEN, which may follow, do not.
     """
+    if words[:1] != ["compare"]:
+        return list(words)
     complete: list[str] = []
     for word, following in zip_longest(words, words[1:], fillvalue=""):
         option = _FILE_OR_NOTHING.get(word) or (word if word in _FILE_OR_NOTHING.values() else None)

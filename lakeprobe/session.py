@@ -591,13 +591,15 @@ class Lake:
         compared = None if runs else comparison or comparisons.latest(self.path)
         stored = comparisons.load(self.path, compared) if compared else None
         asked = op_text.Asked(op, runs, steps, ranks)
-        if stored is not None and (comparison or {stored.target, stored.golden} <= set(self.runs)):
+        if stored is None or not (comparison or {stored.target, stored.golden} <= set(self.runs)):
+            compared = None
+        else:
             names = self.sql(resources.sql("reports/op_counterparts"), {"comparison": compared}).fetchall()
             asked = op_text.Asked(op, (stored.target, stored.golden), steps, ranks, dict(names))
         found = op_text.find(self.sql, asked)
         if not found:
             raise UsageError(self._why_no_op(asked))
-        return op_text.ops_text(self.sql, found, most, whole_stack=whole_stack)
+        return op_text.ops_text(self.sql, found, most, comparison=compared, whole_stack=whole_stack)
 
     def _why_no_op(self, asked: op_text.Asked) -> str:
         """Say that no op has the name, and name similar ones, or that none has it in the steps and ranks asked for."""

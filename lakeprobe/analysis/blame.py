@@ -67,6 +67,8 @@ class Blame(Struct, frozen=True):
     counts: duckdb.DuckDBPyRelation
     coverage: Coverage
     verified: duckdb.DuckDBPyRelation
+    is_latest: bool = True
+    """Whether it is of the comparison that was made last, which `show` takes if none is named."""
 
     def __repr__(self) -> str:
         return f"<blame for the differences of {self.comparison} in step {self.step}>"
@@ -106,7 +108,7 @@ def blame(
         chosen = _rank_steps(stages, comparison, steps if step is None else [step], noise, repeated)
         outcomes = outcomes_in_lake(stages if step is None else connection, name)  # stages have this step alone
         covered = coverage_of(comparison, outcomes, () if step is None else (step,))
-        return _answer(connection, stages, comparison, chosen, most, covered)
+        return _answer(connection, stages, comparison, chosen, most, covered, comparisons.latest(lake) == name)
 
 
 def _repeat_of(lake: Path, comparison: StoredComparison, run: str) -> StoredComparison:
@@ -196,6 +198,7 @@ def _answer(
     step: int,
     most: int,
     covered: Coverage,
+    is_latest: bool,
 ) -> Blame:
     runs = {"target": comparison.target, "golden": comparison.golden}
     keep(stages, "blame_cause", "blame/cause")
@@ -217,6 +220,7 @@ def _answer(
         counts=answer(connection, stages, "blame/counts"),
         coverage=covered,
         verified=answer(connection, stages, "blame/verified", asked),
+        is_latest=is_latest,
     )
 
 

@@ -130,13 +130,20 @@ def _read(
 
 def _hint(key: str, known: Sequence[str]) -> str:
     """Return a hint at what the user may have meant by `key`, which is not in `known`. Empty if there is no guess."""
+    if place := _place(key):
+        return f"; it belongs to {place}"
+    others = [option for checks in (_TOP, *_SECTIONS.values()) for option in checks]
+    near = difflib.get_close_matches(key, known, 1) or difflib.get_close_matches(key, others, 1)
+    if not near:
+        return ""
+    return f"; did you mean {near[0]}?" + ("" if near[0] in known else f" It belongs to {_place(near[0])}")
+
+
+def _place(key: str) -> str:
+    """Return the part of the file that `key` belongs to; empty if there is no such key."""
     if key in _TOP:
-        return "; it belongs to the top"
-    owners = [task for task, checks in _SECTIONS.items() if key in checks]
-    if owners:
-        return f"; it belongs to {' or '.join(owners)}"
-    near = difflib.get_close_matches(key, known, 1)
-    return f"; did you mean {near[0]}?" if near else ""
+        return "the top"
+    return " or ".join(task for task, checks in _SECTIONS.items() if key in checks)
 
 
 def _refuse(content: Mapping[str, Any], where: str) -> None:

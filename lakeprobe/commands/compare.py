@@ -73,20 +73,30 @@ def compare(
         ),
     ] = None,
     api_mapping: Annotated[
-        str | None, typer.Option("--api-mapping", "-am", metavar="[FILE]", help="msprobe's API mapping.")
+        str | None,
+        typer.Option("--api-mapping", "-am", "--api_mapping", metavar="[FILE]", help="msprobe's API mapping."),
     ] = None,
     cell_mapping: Annotated[
-        str | None, typer.Option("--cell-mapping", "-cm", metavar="[FILE]", help="msprobe's cell mapping.")
+        str | None,
+        typer.Option("--cell-mapping", "-cm", "--cell_mapping", metavar="[FILE]", help="msprobe's cell mapping."),
     ] = None,
     data_mapping: Annotated[
-        str | None, typer.Option("--data-mapping", "-dm", metavar="FILE", help="msprobe's data mapping.")
+        str | None,
+        typer.Option("--data-mapping", "-dm", "--data_mapping", metavar="FILE", help="msprobe's data mapping."),
     ] = None,
     layer_mapping: Annotated[
         str | None,
-        typer.Option("--layer-mapping", "-lm", metavar="[FILE]", help="msprobe's layer mapping; uses the rule layer."),
+        typer.Option(
+            "--layer-mapping",
+            "-lm",
+            "--layer_mapping",
+            metavar="[FILE]",
+            help="msprobe's layer mapping; uses the rule layer.",
+        ),
     ] = None,
     fuzzy_match: Annotated[
-        bool, typer.Option("--fuzzy-match", "-fm", help="Pair ops in order, not by call: the rule fuzzy.")
+        bool,
+        typer.Option("--fuzzy-match", "-fm", "--fuzzy_match", help="Pair ops in order, not by call: the rule fuzzy."),
     ] = False,
     compare_json: Annotated[
         Path | None,

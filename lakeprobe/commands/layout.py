@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import copy_context
 from functools import cache
 from importlib import import_module
-from itertools import chain
+from itertools import chain, takewhile
 from types import ModuleType
 from typing import Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup, TyperOption
 
-from lakeprobe import diagnostics, output
+from lakeprobe import diagnostics, habits, output
 from lakeprobe.table_text import fold
 
 GROUPS: dict[str, tuple[str, ...]] = {
@@ -61,6 +61,17 @@ class Group(Commands):
     def main(self, *arguments: Any, **options: Any) -> Any:
         """Run a line in a context of its own: what it sets ends with it, as the lake that hints name."""
         return copy_context().run(super().main, *arguments, **options)
+
+    def parse_args(self, ctx: Any, args: list[str]) -> Any:
+        """Read the options before the command."""
+        _refuse_unknown(self, ctx, takewhile(lambda word: word.startswith("-"), args))
+        return super().parse_args(ctx, args)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the command that the line names."""
+        if hint := habits.COMMANDS.get(args[0]):
+            ctx.fail(f"No such command '{args[0]}'. {hint}")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write a section for each group."""
@@ -132,6 +143,11 @@ class Command(TyperCommand):
         """Return the option --help, which writes as every command does."""
         return _writing(super().get_help_option(ctx))
 
+    def parse_args(self, ctx: Any, args: list[str]) -> Any:
+        """Read the options and arguments."""
+        _refuse_unknown(self, ctx, args)
+        return super().parse_args(ctx, args)
+
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """Return the words of the usage line: RUN is required, [RUN] is not; typer would write {RUN}."""
         return [piece.strip("{}") for piece in super().collect_usage_pieces(ctx)]
@@ -139,6 +155,15 @@ class Command(TyperCommand):
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help with a paragraph as it is written, and the example last."""
         _write_help(self, ctx, formatter)
+
+
+def _refuse_unknown(command: TyperCommand | TyperGroup, ctx: Any, words: Iterable[str]) -> None:
+    """End with the name of the first option in `words` that does not exist, and what to type in place of msprobe's."""
+    options = (parameter for parameter in command.get_params(ctx) if isinstance(parameter, TyperOption))
+    takes_value = {name: not option.is_flag for option in options for name in (*option.opts, *option.secondary_opts)}
+    problem = habits.unknown_option(command.name or "", words, takes_value)
+    if problem and not ctx.resilient_parsing:
+        ctx.fail(problem)
 
 
 def _writing(help_option: Any) -> Any:

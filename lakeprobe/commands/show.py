@@ -40,8 +40,8 @@ def show(
 ) -> None:
     """Show ops: their tensors and values in each run side by side, module and call stack.
 
-    The ops appear in the order of the program. The last column says how far the first run is from the second: a share
-    of the second's tensor.
+    The ops appear in the order of the program. Tensors stand beside each other as the comparison paired them. The last
+    column says how far the first run is from the second: a share of the second's tensor.
 
     Example: lakeprobe show layer_norm.3
     """

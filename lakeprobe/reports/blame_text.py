@@ -38,7 +38,7 @@ def blame_text(found: Blame, before: Sequence[Beginning] = ()) -> str:
     lines += _others(suspects)
     lines += _path(path)
     lines += _spread(spread)
-    lines += _next(suspects)
+    lines += _next(found, suspects)
     return output.folded("\n".join(lines).rstrip()) + "\n"
 
 
@@ -88,10 +88,11 @@ def _verified(suspects: list[Record], verified: list[Record]) -> Iterator[str]:
         yield ""
 
 
-def _next(suspects: list[Record]) -> Iterator[str]:
+def _next(found: Blame, suspects: list[Record]) -> Iterator[str]:
     """Yield what to ask next: the numbers of the first suspect."""
     if suspects:
-        yield f"Both sides of it in full: {hints.command('show', quote(suspects[0]['op']))}"
+        named = () if found.is_latest else ("--comparison", quote(found.comparison))
+        yield f"Both sides of it in full: {hints.command('show', quote(suspects[0]['op']), *named)}"
 
 
 def _ranks(ranks: list[int]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
@@ -73,9 +73,14 @@ def _heads(sql: Query, asked: Asked) -> list[Record]:
     return heads
 
 
-def ops_text(sql: Query, ops: Sequence[Op], most: int, *, whole_stack: bool = False) -> str:
-    """Return the first `most` of `ops` in full, and the names of the next ones."""
-    parts = [_text(sql, op, whole_stack) for op in ops[:most]]
+def ops_text(
+    sql: Query, ops: Sequence[Op], most: int, *, comparison: str | None = None, whole_stack: bool = False
+) -> str:
+    """Return the first `most` of `ops` in full, and the names of the next ones.
+
+    Leaves of both sides stand beside each other as `comparison` paired them; without one, by their slots.
+    """
+    parts = [_text(sql, op, comparison, whole_stack) for op in ops[:most]]
     others = list(dict.fromkeys(unbroken(op.name) for op in ops[most:]))
     if others:
         more = [
@@ -86,7 +91,7 @@ def ops_text(sql: Query, ops: Sequence[Op], most: int, *, whole_stack: bool = Fa
     return "\n".join(parts)
 
 
-def _text(sql: Query, op: Op, whole_stack: bool) -> str:
+def _text(sql: Query, op: Op, comparison: str | None, whole_stack: bool) -> str:
     """Return one op: who has it, where it is in the program, and its leaves, those of several runs side by side."""
     one = next(iter(op.sides.values()))
     lines = [f"{unbroken(op.name)}  (step {op.step}, rank {op.rank})"]
@@ -95,7 +100,7 @@ def _text(sql: Query, op: Op, whole_stack: bool) -> str:
         lines.append(f"  in {unbroken(one['parent'])}")
     lines += [
         "",
-        _leaves_text({run: _leaves(sql, side) for run, side in op.sides.items()}),
+        _leaves_text(_leaves_of_sides(sql, op, comparison)),
         *_stack_lines(one, whole_stack),
     ]
     return output.folded("\n".join(lines)).rstrip() + "\n"
@@ -110,9 +115,51 @@ def _stack_lines(head: Record, whole: bool) -> Iterator[str]:
         yield f"  ({hidden} frames of the framework are left out; --stack shows them)"
 
 
-def _leaves(sql: Query, side: Record) -> dict[str, Record]:
+def _leaves_of_sides(sql: Query, op: Op, comparison: str | None) -> dict[str, dict[str, Record]]:
+    """Return by run the leaves by the name of their row, which leaves that belong together share."""
+    sides = {run: _leaves(sql, side) for run, side in op.sides.items()}
+    if comparison is None or len(sides) != 2:
+        return {run: {_slot(leaf): leaf for leaf in leaves} for run, leaves in sides.items()}
+    target, golden = op.sides.values()
+    place = {"comparison": comparison, "step": op.step, "rank": op.rank}
+    asked = place | {"target_seq": target["seq"], "golden_seq": golden["seq"]}
+    pairs = sql(resources.sql("reports/row_counterparts"), asked).fetchall()
+    ours, theirs = sides.values()
+    return dict(zip(sides, _named_alike(ours, theirs, pairs), strict=True))
+
+
+def _named_alike(
+    target: Sequence[Record], golden: Sequence[Record], pairs: Sequence[tuple[int, int]]
+) -> tuple[dict[str, Record], dict[str, Record]]:
+    """Return the leaves of both sides by slot, with both slots where a pair's differ: `input.1 / input.3`.
+
+    What is in no pair, while the other side has the same slot, has a row of its own.
+    """
+    ours, theirs = ({leaf["row"]: _slot(leaf) for leaf in leaves} for leaves in (target, golden))
+    to_golden = {row: theirs[other] for row, other in pairs if row in ours and other in theirs}
+    to_target = {other: ours[row] for row, other in pairs if row in ours and other in theirs}
+    taken = set(theirs.values()), set(ours.values())
+    return (
+        {_row_name(_slot(leaf), to_golden.get(leaf["row"], _absent(leaf, taken[0]))): leaf for leaf in target},
+        {_row_name(to_target.get(leaf["row"], _absent(leaf, taken[1])), _slot(leaf)): leaf for leaf in golden},
+    )
+
+
+def _absent(leaf: Record, taken: Collection[str]) -> str:
+    return "–" if _slot(leaf) in taken else _slot(leaf)
+
+
+def _row_name(ours: str, theirs: str) -> str:
+    return ours if ours == theirs else f"{ours} / {theirs}"
+
+
+def _slot(leaf: Record) -> str:
+    return leaf["slot"] or "value"
+
+
+def _leaves(sql: Query, side: Record) -> list[Record]:
     key = {name: side[name] for name in ("run", "step", "rank", "seq")}
-    return {leaf["slot"] or "value": leaf for leaf in records(sql(resources.sql("reports/op_leaves"), key))}
+    return records(sql(resources.sql("reports/op_leaves"), key))
 
 
 def _leaves_text(leaves: dict[str, dict[str, Record]]) -> str:

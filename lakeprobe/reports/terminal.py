@@ -163,7 +163,10 @@ def _first(comparison: StoredComparison, summary: Summary) -> list[str]:
             "",
         ]
     first, *later = summary.beyond_noise
-    lines = [f"The first op that differs{_where(first, several)}: {unbroken(first.op)}", *_op_lines(first)]
+    lines = [
+        f"The first op that differs{_where(first, several)}: {unbroken(first.op)}",
+        *_op_lines(first, comparison.name),
+    ]
     noise = touched[first.step, first.rank]
     if noise.finding == "noise":
         lines.append(f"  rounding noise begins before it, at {unbroken(noise.op)}")
@@ -199,12 +202,13 @@ def _next(comparison: StoredComparison, summary: Summary) -> list[str]:
     return [*lines, f"The rows are in the lake: {hints.command('sql', rows)}"]
 
 
-def _op_lines(op: OpFinding) -> list[str]:
+def _op_lines(op: OpFinding, comparison: str) -> list[str]:
     lines = [f"  it {_FINDINGS[op.finding]}"]
     if op.finding in ("different", "noise"):
         lines += [_leaf_line(leaf) for leaf in op.leaves]
         if op.more_leaves:
-            lines.append(f"    … and {op.more_leaves} more: {hints.command('show', quote(op.op))}")
+            asked = hints.command("show", quote(op.op), "--comparison", quote(comparison))
+            lines.append(f"    … and {op.more_leaves} more: {asked}")
     if op.module:
         lines.append(f"  in {unbroken(op.module)}")
     if op.code:

@@ -1,8 +1,8 @@
 """Writes a comparison as an Excel workbook: a summary, the findings worst first, and msprobe's table in full.
 
-The sheet `rows` has the texts of the csv, cell for cell. `cell_content` alone turns a text into a cell, and never into
-a formula: the workbook shows what a dump contains and runs nothing. Rows go from DuckDB to the file in batches, so
-memory does not grow with the comparison.
+The sheet `rows` has the texts of the csv, cell for cell; infinities lack the blank that msprobe writes before them only
+there. `cell_content` alone turns a text into a cell, and never into a formula: the workbook shows what a dump contains
+and runs nothing. Rows go from DuckDB to the file in batches, so memory does not grow with the comparison.
 """
 
 from __future__ import annotations
@@ -79,6 +79,7 @@ _MARGIN_INCHES = 0.4
 
 _BATCH = 5_000
 _NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?")
+_INFINITIES = (" inf", " -inf")
 _LARGEST_INTEGER = 2**53
 _UNWRITABLE = re.compile("[\x00-\x08\x0b-\x1f\ufffe\uffff]|_(?=x[0-9A-Fa-f]{4}_)")
 
@@ -106,6 +107,8 @@ def cell_content(text: str | None, *, always_text: bool = False) -> tuple[str | 
         return None, "n"
     if not always_text and _is_number(text):
         return text, "n"
+    if not always_text and text in _INFINITIES:
+        return text.strip(), "s"
     return _shortened(_UNWRITABLE.sub(_escaped, text)), "s"
 
 

@@ -9,21 +9,23 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
-from msgspec import Struct, field
+from msgspec import Struct
 
 from lakeprobe import resources
 from lakeprobe.analysis import overflow as overflowing
 from lakeprobe.analysis.query import stage_connection
 from lakeprobe.analysis.transfers import keep_transfers
+from lakeprobe.errors import DumpError
 from lakeprobe.lake import outputs
 from lakeprobe.lake.comparison import ComparedUnit
-from lakeprobe.lake.connection import columns_of
+from lakeprobe.lake.connection import columns_of, define_macros
 from lakeprobe.lake.connection import records as rows_of
+from lakeprobe.readers.locate import locate_run
 from lakeprobe.reports import table
 from lakeprobe.view.graph import COLLECTION, ROOT, Node, graph, in_order
 from lakeprobe.view.levels import Record, Subject, judge, records
@@ -79,18 +81,29 @@ Place = tuple[int, int, int]
 """A step, a rank and the place of an op."""
 
 
+class _Run(Struct, frozen=True):
+    """What is found of a run as a whole: partners and levels by place, and by step and rank the tensors' folder."""
+
+    partners: Mapping[Place, Record]
+    overflows: Mapping[Place, str]
+    folders: Mapping[tuple[int, int], str]
+
+
 class _Side(Struct, frozen=True):
-    """One side of a unit: its nodes and their links by name, and the data of its ops by place."""
+    """One side of a unit: its nodes and their links by name, and the data of its ops by place.
+
+    `step` and `rank` are those of the target, as which both sides are shown; `own` are those of the run itself.
+    """
 
     source: str
     step: int
     rank: int
+    own: tuple[int, int]
+    run: _Run
     nodes: Mapping[str, Node]
     links: Mapping[str, Sequence[str]]
     data: Mapping[int, tuple[Record, Record]]
-    partners: Mapping[Place, Record]
     merged: Mapping[str, Sequence[str]]
-    overflows: Mapping[Place, str] = field(default_factory=dict)
 
 
 def write(
@@ -114,16 +127,16 @@ def write(
         stage_connection(connection) as stages,
     ):
         judge(stages, subject)
+        define_macros(stages, ("is_rank_argument", "cell_dtype"))
         database.execute("PRAGMA synchronous = OFF")  # a draft: nobody reads it before it is whole
         for name, columns in (("nodes", _NODE_COLUMNS), ("config", _CONFIG_COLUMNS), ("stack", _STACK_COLUMNS)):
             database.execute(f"CREATE TABLE tb_{name} ({columns})")
-        partners = {run: _partners(stages, run, subject) for run in (subject.target, subject.golden) if run}
-        overflows = _overflows(stages, subject)
+        runs = {run: _run(stages, run, subject) for run in (subject.target, subject.golden) if run}
         micro_steps = 1
         for done, unit in enumerate(subject.units):
             if progress:
                 progress(done, len(subject.units))
-            micro_steps = max(micro_steps, _write_unit(database, stages, subject, unit, partners, overflows))
+            micro_steps = max(micro_steps, _write_unit(database, stages, subject, unit, runs))
         _write_config(database, subject, micro_steps)
         for number, columns in enumerate(_INDEXES, 1):
             database.execute(f"CREATE INDEX index{number} ON tb_nodes ({columns})")
@@ -153,21 +166,23 @@ def _write_unit(
     stages: duckdb.DuckDBPyConnection,
     subject: Subject,
     unit: tuple[int, int, int, int],
-    partners: Mapping[str, Mapping[Place, Record]],
-    overflows: Mapping[Place, str],
+    runs: Mapping[str, _Run],
 ) -> int:
     """Write the nodes and stacks of both sides of a unit. Returns the number of micro steps."""
     step, rank, golden_step, golden_rank = unit
     target = graph(_rows(stages, "graph_nodes", subject.target, step, rank))
     golden = graph(_rows(stages, "graph_nodes", subject.golden, golden_step, golden_rank)) if subject.golden else {}
     ours, theirs = _links(stages, unit, target, golden)
-    data = _data(stages, subject.target, step, rank, _judgements(subject, unit))
+    has_digests = subject.comparison is not None and subject.comparison.units[0].kind == "digest"
+    data = _data(stages, subject.target, step, rank, _judgements(subject, unit), has_digests)
     merged = _merged(stages, subject.target, step, rank)
-    _write_side(database, _Side(_NPU, step, rank, target, ours, data, partners[subject.target], merged, overflows))
+    own = (step, rank)
+    _write_side(database, _Side(_NPU, step, rank, own, runs[subject.target], target, ours, data, merged))
     if subject.golden:
-        own = _data(stages, subject.golden, golden_step, golden_rank, {})
-        merged = _merged(stages, subject.golden, golden_step, golden_rank)
-        _write_side(database, _Side(_BENCH, step, rank, golden, theirs, own, partners[subject.golden], merged))
+        own = (golden_step, golden_rank)
+        data = _data(stages, subject.golden, *own, {}, has_digests)
+        merged = _merged(stages, subject.golden, *own)
+        _write_side(database, _Side(_BENCH, step, rank, own, runs[subject.golden], golden, theirs, data, merged))
     return 1 + max(node.micro_step for node in target.values())
 
 
@@ -231,14 +246,22 @@ def _compared_rows(unit: ComparedUnit) -> dict[int, Record]:
 
 
 def _data(
-    stages: duckdb.DuckDBPyConnection, run: str, step: int, rank: int, judgements: Mapping[int, Record]
+    stages: duckdb.DuckDBPyConnection,
+    run: str,
+    step: int,
+    rank: int,
+    judgements: Mapping[int, Record],
+    has_digests: bool,
 ) -> dict[int, tuple[Record, Record]]:
-    """Return by op the data of its inputs and of its outputs, each by the name of the leaf."""
+    """Return by op the data of its inputs and of its outputs, each by the name of the leaf.
+
+    `has_digests` is whether values have digests too, as in a comparison of digests.
+    """
     data: dict[int, tuple[Record, Record]] = {}
     for leaf in _rows(stages, "graph_leaves", run, step, rank):
         sides = data.setdefault(leaf["seq"], ({}, {}))
         judgement = judgements.get(leaf["row"], {}) if _is_judged(leaf) else {}
-        sides[leaf["role"] == "output"][leaf["name"]] = _leaf(leaf) | judgement
+        sides[leaf["role"] == "output"][leaf["name"]] = _leaf(leaf, has_digests) | judgement
     return data
 
 
@@ -246,7 +269,7 @@ def _is_judged(leaf: Record) -> bool:
     return leaf["kind"] in ("tensor", "scalar") or (leaf["kind"] == "object" and leaf["value"] is not None)
 
 
-def _leaf(leaf: Record) -> Record:
+def _leaf(leaf: Record, has_digests: bool) -> Record:
     """Return a leaf in the plug-in's words: everything is a text."""
     if leaf["kind"] == "null":
         return {"value": "null"}
@@ -264,7 +287,8 @@ def _leaf(leaf: Record) -> Record:
     value = _PYTHON.get(leaf["value"], str(leaf["value"]))
     numbers = dict.fromkeys(("Max", "Min", "Mean", "Norm"), value)
     shown = {"type": leaf["type"], "value": value, "data_name": data_name, "requires_grad": "null"}
-    return {**shown, **numbers, "dtype": f"<class {leaf['type']}>", "shape": "[]"}
+    digest = {"md5": value if leaf["is_rank_argument"] else table.digest_of_text(value)} if has_digests else {}
+    return {**shown, **numbers, "dtype": leaf["shown_dtype"], "shape": "[]", **digest}
 
 
 def _statistic(leaf: Record, name: str) -> str:
@@ -283,10 +307,24 @@ def _flag(value: bool | None) -> str:
     return "null" if value is None else str(value)
 
 
-def _overflows(stages: duckdb.DuckDBPyConnection, subject: Subject) -> dict[Place, str]:
-    name = subject.comparison.name if subject.comparison else None
-    found = overflowing.overflow(stages, subject.target, comparison=name)
-    return {(row["step"], row["rank"], row["seq"]): row["level"] for row in rows_of(found.ops)}
+def _run(stages: duckdb.DuckDBPyConnection, run: str, subject: Subject) -> _Run:
+    return _Run(_partners(stages, run, subject), _overflows(stages, run), _tensor_folders(stages, run))
+
+
+def _overflows(stages: duckdb.DuckDBPyConnection, run: str) -> dict[Place, str]:
+    """Return the levels of `run` alone: the plug-in shows those of both sides, so golden's must not hide target's."""
+    overflowing.keep_levels(stages, run)
+    return {(row["step"], row["rank"], row["seq"]): row["level"] for row in records(stages, "overflow_levels")}
+
+
+def _tensor_folders(stages: duckdb.DuckDBPyConnection, run: str) -> dict[tuple[int, int], str]:
+    """Return the folders of the tensor files that `run` was read from, as far as they are still there."""
+    folders = {}
+    for row in records(stages, "tensor_sources", {"run": run}):
+        with suppress(DumpError):
+            sources = locate_run(Path(row["source"])).sources
+            folders.update({(found.step, found.rank): str(found.tensors) for found in sources if found.tensors})
+    return folders
 
 
 def _partners(stages: duckdb.DuckDBPyConnection, run: str, subject: Subject) -> dict[Place, Record]:
@@ -311,18 +349,17 @@ def _write_side(database: sqlite3.Connection, side: _Side) -> None:
         frames = json.dumps(list(node.frames))
         stack = stacks.setdefault(frames, f"{graph_id}_{len(stacks)}")
         inputs, outputs = side.data.get(node.seq, ({}, {})) if node.seq is not None else ({}, {})
-        place = (side.step, side.rank, -1 if node.seq is None else node.seq)
-        is_target = side.source == _NPU
+        place = (*side.own, -1 if node.seq is None else node.seq)
         merged = side.merged.get(node.name)
         rows.append((
             f"{graph_id}_{node.name}", graph_id, order, node.name, str(node.type),
             node.parent.name if node.parent else "",
             json.dumps([child.name for child in node.children]) if node.children else "",
-            _index(side, node) if is_target else None, side.overflows.get(place) if is_target else None,
+            _index(side, node) if side.source == _NPU else None, side.run.overflows.get(place),
             node.micro_step, json.dumps(side.links.get(node.name, [])), stack,
             json.dumps(merged) if merged else "",
-            json.dumps(side.partners.get(place, {})), 0, _packed(inputs), _packed(outputs),
-            side.source, None, side.step, side.rank, int(node.name.startswith("Distributed")),
+            json.dumps(side.run.partners.get(place, {})), 0, _packed(inputs), _packed(outputs),
+            side.source, side.run.folders.get(side.own), side.step, side.rank, int(node.name.startswith("Distributed")),
         ))  # fmt: skip
     database.executemany(f"INSERT INTO tb_nodes VALUES ({', '.join('?' * 22)})", rows)
     database.executemany("INSERT INTO tb_stack VALUES (?, ?)", [(stack, text) for text, stack in stacks.items()])
@@ -341,5 +378,5 @@ def _index(side: _Side, node: Node) -> float | None:
     else:
         sides = side.data.get(node.seq, ()) if node.seq is not None else ()
         leaves = (leaf for leaves in sides for leaf in leaves.values())
-        found = [_INDEX.get(leaf.get("Result", "")) for leaf in leaves]
+        found = [_INDEX.get(leaf.get("Result", "pass")) for leaf in leaves]  # a null has no Result
     return max((index for index in found if index is not None), default=None)

@@ -3,6 +3,7 @@
 -- problem: why the contents of a saved tensor cannot be read
 -- parameters: $run, $step, $rank, $seq; the view tensors
 SELECT
+    row,
     slot,
     coalesce(dtype, type, kind) AS type,
     shape,

@@ -1,5 +1,6 @@
 -- graph_leaves: the leaves of one (step, rank) of a run.
 -- grain: one leaf
+-- shown_dtype: as in msprobe's tables, without quotes
 -- parameters: $run, $step, $rank; the view tensors
 SELECT
     row,
@@ -9,6 +10,8 @@ SELECT
     kind,
     type,
     dtype,
+    replace(cell_dtype(kind, type, dtype, name), '''', '') AS shown_dtype,
+    is_rank_argument(name) AS is_rank_argument,
     shape,
     value,
     max,

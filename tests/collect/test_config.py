@@ -103,6 +103,8 @@ WRONG = [
     ({"levle": "L1"}, "there is no key levle; did you mean level?"),
     ({"nonsense_key": 1}, "there is no key nonsense_key"),
     ({"statistics": {"lists": []}}, "statistics: there is no key lists; did you mean list?"),
+    ({"sumary_mode": "md5"}, "no key sumary_mode; did you mean summary_mode? It belongs to statistics or tensor"),
+    ({"tensor": {"sead": 1}}, "tensor: there is no key sead; did you mean seed? It belongs to the top"),
     ({"statistics": {"level": "L0"}}, "statistics: there is no key level; it belongs to the top"),
     ({"list": ["a"]}, "there is no key list; it belongs to statistics or tensor or structure"),
     ({"tensor": {"tensor_list": ["a"]}}, "tensor: there is no key tensor_list; it belongs to statistics"),

@@ -7,6 +7,7 @@ import os
 import pty
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -64,6 +65,15 @@ def test_a_lake_without_runs_is_empty_and_one_run_wants_a_second(tmp_path: Path)
     assert "✓" not in one
     assert lakeprobe("rm", "npu", "--yes", "--lake", lake).code == 0
     assert f"The lake {lake} is empty; collect a run, or read a dump." in lakeprobe(LAKEPROBE_LAKE=lake).out
+
+
+def test_blame_names_the_comparison_to_show_unless_it_is_the_last_one(lake: Path, tmp_path: Path) -> None:
+    older = shutil.copytree(lake, tmp_path / "lake")
+    time.sleep(1)  # comparisons of one second have no order
+    assert lakeprobe("compare", "gpu", "npu", "--name", "later", "--lake", older).code == 0
+    for name, asked in (("npu_vs_gpu", "--comparison npu_vs_gpu "), ("later", "")):
+        last = lakeprobe("blame", name, "--lake", older).out.splitlines()[-1]
+        assert last.endswith(f"lakeprobe show Torch.mul.0.forward {asked}--lake {older}")
 
 
 def test_each_answer_ends_with_what_to_ask_next(lake: Path) -> None:

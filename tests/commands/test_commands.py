@@ -535,6 +535,23 @@ def test_show_puts_both_sides_of_a_comparison_beside_each_other(folder: Path) ->
     assert done.out == lakeprobe("show", "mul", "--run", "bad", "--run", "good", *lake).out
 
 
+def test_show_puts_leaves_beside_each_other_as_the_comparison_pairs_them(tmp_path: Path) -> None:
+    lake = ("--lake", tmp_path / "lake")
+    for name, arguments in (("npu", [tensor(1.0), tensor(2.0), None]), ("gpu", [tensor(3.0), tensor(1.0)])):
+        entry = {"input_args": arguments, "input_kwargs": {}, "output": [tensor()]}
+        head = {"task": "statistics", "level": "L1", "framework": "pytorch"}
+        write_dump(tmp_path / name, json.dumps(head | {"data": {"Torch.mul.0.forward": entry}}))
+    rows = tmp_path / "rows.yaml"
+    rows.write_text("Torch.mul.0.forward.input.0: Torch.mul.0.forward.input.1\n")
+    lakeprobe("compare", tmp_path / "npu", tmp_path / "gpu", "-dm", rows, "--name", "mapped", "--no-search", *lake)
+    shown = [line.split()[:4] for line in lakeprobe("show", "mul", *lake).out.splitlines() if "put." in line]
+    assert ["input.0", "/", "input.1", "torch.float32"] in shown
+    alone = [" ".join(words).partition(" dtype")[0] for words in shown if "dtype" in words]
+    assert alone == ["input.1 / –", "input.2", "– / input.0"]
+    by_slot = lakeprobe("show", "mul", "--run", "npu", "--run", "gpu", *lake).out
+    assert "/" not in by_slot.partition("  at ")[0]
+
+
 def test_show_names_what_it_does_not_show(folder: Path) -> None:
     done = lakeprobe("show", "Torch", "--run", "bad", "--most", 1, "--lake", folder / "lake")
     assert done.out.splitlines()[-2:] == ["… and 1 more (--most shows them):", "  Torch.mul.0.forward"]

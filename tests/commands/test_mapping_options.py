@@ -33,6 +33,8 @@ def sides(tmp_path: Path) -> tuple[str, str]:
     ("given", "complete"),
     [
         (["compare", "a", "b", "-am"], ["compare", "a", "b", "--api-mapping="]),
+        (["compare", "a", "b", "--api_mapping"], ["compare", "a", "b", "--api-mapping="]),
+        (["view", "a", "-lm"], ["view", "a", "-lm"]),
         (["compare", "-cm", "a", "b"], ["compare", "--cell-mapping=", "a", "b"]),
         (["compare", "-lm", "x.yaml", "a", "b"], ["compare", "-lm", "x.yaml", "a", "b"]),
         (["compare", "a", "b", "--layer-mapping", "-fm"], ["compare", "a", "b", "--layer-mapping=", "-fm"]),
@@ -75,7 +77,9 @@ def test_a_cell_mapping_file(tmp_path: Path, sides: tuple[str, str], option: str
     assert "Rows: 2 of the target and 2 of golden: 2 compared" in done.out
 
 
-@pytest.mark.parametrize(("option", "rule"), [("-lm", "layer"), ("-fm", "fuzzy")])
+@pytest.mark.parametrize(
+    ("option", "rule"), [("-lm", "layer"), ("-fm", "fuzzy"), ("--layer_mapping", "layer"), ("--fuzzy_match", "fuzzy")]
+)
 def test_options_that_choose_a_rule(tmp_path: Path, sides: tuple[str, str], option: str, rule: str) -> None:
     done = lakeprobe("compare", *sides, option, "--lake", str(tmp_path / "lake"))
     assert (done.code, done.out.splitlines()[0]) == (0, f"ms against pt, by the rule {rule}")

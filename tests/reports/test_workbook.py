@@ -146,7 +146,9 @@ def test_no_cell_is_a_formula_or_an_error(hostile: StoredComparison, tmp_path: P
         ("1_000", ("1_000", "s")),
         ("+1", ("+1", "s")),
         ("19.9%", ("19.9%", "s")),
-        (" inf", (" inf", "s")),
+        (" inf", ("inf", "s")),
+        (" -inf", ("-inf", "s")),
+        (" information", (" information", "s")),
         ("Nan", ("Nan", "s")),
         ("None", ("None", "s")),
         ("N/A", ("N/A", "s")),
@@ -164,6 +166,7 @@ def test_a_text_becomes_a_cell(text: str | None, content: tuple[str | None, str]
 
 def test_digits_are_text_in_columns_without_numbers() -> None:
     assert workbook.cell_content("12345678", always_text=True) == ("12345678", "s")
+    assert workbook.cell_content(" inf", always_text=True) == (" inf", "s")
 
 
 @pytest.mark.parametrize("text", [LONG, "😀" * 20_000, "x" + "😀" * 20_000])

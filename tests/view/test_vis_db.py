@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sqlite3
+import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
+from program import tensor, write_dump
 
 import lakeprobe
 from lakeprobe.lake.connection import connect
@@ -92,6 +97,97 @@ def test_ops_that_connect_ranks_know_their_partners(databases: dict[str, sqlite3
     op = "Distributed.all_gather_into_tensor.0.forward"
     assert met(f"NPU_0_0_{op}") == {"communications_type": "send_receive", "nodes_info": {"1": ["0", op]}}
     assert met(f"Bench_0_0_{op}") == {"communications_type": "send_receive", "nodes_info": {"1": ["Nan", op]}}
+
+
+# ---- single nodes, of dumps made for it ------------------------------------------------------------------------
+
+MUL, CUMSUM, SEND = (f"{api}.0.forward" for api in ("Torch.mul", "Torch.cumsum", "Distributed.send"))
+NULLS = "Torch.mul.0.backward"
+
+
+def entries(**leaf: Any) -> dict[str, Any]:
+    """Ops whose leaves are like `leaf`; the product is inf."""
+    scalar, dtype = {"type": "float", "value": float("nan")}, {"type": "torch.dtype", "value": "torch.float64"}
+    given = tensor(1.0, **leaf)
+    return {
+        MUL: {"input_args": [given, scalar], "input_kwargs": {}, "output": [tensor(float("inf"), **leaf)]},
+        CUMSUM: {"input_args": [given], "input_kwargs": {"dtype": dtype}, "output": [given]},
+        SEND: {"input_args": [given], "input_kwargs": {"dst": {"type": "int", "value": 1}}, "output": []},
+        NULLS: {"input": [None], "output": [None]},
+    }
+
+
+def dump(folder: Path, task: str = "statistics", **leaf: Any) -> Path:
+    head = {"task": task, "level": "mix", "framework": "pytorch", "dump_data_dir": None}
+    data = entries(**leaf)
+    write_dump(folder, json.dumps(head | {"data": data}))
+    (folder / "construct.json").write_text(json.dumps(dict.fromkeys(data)))
+    return folder
+
+
+def written(tmp_path: Path, target: Path, golden: Path) -> dict[str, dict[str, Any]]:
+    """The nodes of the database of the comparison of two dumps, by id."""
+    with lakeprobe.open(tmp_path / "lake", create=True) as lake:
+        lake.compare(target, golden, name="pair")
+        path = lake.view("pair", tmp_path / "pair.vis.db", format="vis.db")
+    with closing(sqlite3.connect(path)) as database:
+        database.row_factory = sqlite3.Row
+        return {row["id"]: dict(row) for row in database.execute("SELECT * FROM tb_nodes")}
+
+
+def leaf_of(node: dict[str, Any], slot: str) -> dict[str, str]:
+    leaves: dict[str, dict[str, str]] = json.loads(node["input_data"])
+    return leaves[f"{node['node_name']}.{slot}"]
+
+
+def test_each_side_has_the_levels_of_its_own_nan_and_inf(tmp_path: Path) -> None:
+    nodes = written(tmp_path, dump(tmp_path / "npu"), dump(tmp_path / "gpu"))
+    assert [nodes[f"{side}_0_0_{MUL}"]["overflow_level"] for side in ("NPU", "Bench")] == ["high", "high"]
+    assert [nodes[f"{side}_0_0_{CUMSUM}"]["overflow_level"] for side in ("NPU", "Bench")] == [None, None]
+
+
+def test_levels_and_folders_of_golden_are_those_of_its_own_step(tmp_path: Path) -> None:
+    nodes = written(tmp_path, dump(tmp_path / "npu" / "step3" / "rank0"), dump(tmp_path / "gpu" / "step7" / "rank0"))
+    assert nodes[f"Bench_3_0_{MUL}"]["overflow_level"] == "high"
+
+
+def test_a_node_of_nulls_has_a_counterpart_and_passes(tmp_path: Path) -> None:
+    node = written(tmp_path, dump(tmp_path / "npu"), dump(tmp_path / "gpu"))[f"NPU_0_0_{NULLS}"]
+    assert (node["precision_index"], json.loads(node["matched_node_link"])[-1]) == (0, NULLS)
+
+
+def test_the_dtype_of_a_value_is_its_python_type(tmp_path: Path) -> None:
+    nodes = written(tmp_path, dump(tmp_path / "npu"), dump(tmp_path / "gpu"))
+    for side in ("NPU", "Bench"):
+        assert leaf_of(nodes[f"{side}_0_0_{CUMSUM}"], "input.dtype")["dtype"] == "<class str>"
+        assert leaf_of(nodes[f"{side}_0_0_{SEND}"], "input.dst")["dtype"] == "int"
+        assert "md5" not in leaf_of(nodes[f"{side}_0_0_{MUL}"], "input.1")
+
+
+def test_values_have_digests_where_digests_are_compared(tmp_path: Path) -> None:
+    nodes = written(tmp_path, dump(tmp_path / "npu", md5="12345678"), dump(tmp_path / "gpu", md5="12345678"))
+    for side in ("NPU", "Bench"):
+        assert leaf_of(nodes[f"{side}_0_0_{MUL}"], "input.1")["md5"] == f"{zlib.crc32(b'nan'):08x}"
+        assert leaf_of(nodes[f"{side}_0_0_{SEND}"], "input.dst")["md5"] == "1"
+
+
+def test_nodes_name_the_folder_of_the_tensor_files(tmp_path: Path) -> None:
+    places = {"NPU": tmp_path / "npu" / "step0" / "rank0", "Bench": tmp_path / "gpu" / "step2" / "rank0"}
+    for place in places.values():
+        dump(place, "tensor", data_name="x.npy")
+        (place / "dump_tensor_data").mkdir()
+        np.save(place / "dump_tensor_data" / "x.npy", np.ones(4, np.float32))
+    nodes = written(tmp_path, tmp_path / "npu", tmp_path / "gpu")
+    for side, place in places.items():
+        assert nodes[f"{side}_0_0_{MUL}"]["dump_data_dir"] == str(place / "dump_tensor_data")
+    shutil.rmtree(tmp_path / "gpu")
+    with (
+        lakeprobe.open(tmp_path / "lake") as lake,
+        closing(sqlite3.connect(lake.view("pair", tmp_path / "again.vis.db", format="vis.db"))) as database,
+    ):
+        query = "SELECT DISTINCT data_source, dump_data_dir FROM tb_nodes ORDER BY 1"
+        found = database.execute(query).fetchall()
+    assert found == [("Bench", None), ("NPU", str(places["NPU"] / "dump_tensor_data"))]
 
 
 def made(*entries: tuple[str, str | None], recomputed: str = "nothing") -> list[str]:

@@ -2,7 +2,8 @@
 -- grain: one row of one rank
 -- parameters: $layout, $metric (a header of msprobe's table); the relation merge_table, which has msprobe's headers, and
 --   the number of each row in the sheet
--- A whole number has no `.0`, because a workbook drops it and a cell must be the same wherever it comes from.
+-- A whole number has no `.0`, because a workbook drops it and a cell must be the same wherever it comes from. Nor have
+-- infinities the blank of the csv.
 WITH
     texts AS (
         SELECT
@@ -18,7 +19,12 @@ WITH
             *,
             if(
                 upper(cell) IN ('N/A', 'UNSUPPORTED', 'NAN', 'NONE'),
-                concat('NPU:', target, '  Bench:', golden),
+                regexp_replace(
+                    concat('NPU:', target, '  Bench:', golden),
+                    '(NPU:|Bench:) (-?inf)($|  )',
+                    '\1\2\3',
+                    'g'
+                ),
                 cell
             ) AS text
         FROM texts
