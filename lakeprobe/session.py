@@ -518,13 +518,17 @@ class Lake:
     def sql(self, query: str, parameters: list[Any] | dict[str, Any] | None = None) -> duckdb.DuckDBPyRelation:
         """Run `query` on the lake's views; `.df()`, `.pl()`, `.arrow()` and `.fetchall()` give the rows.
 
+        The lake stays open for what this returns. For what is made of that (`.limit(5)`), keep the lake in a variable.
         Raises RuleError if the query fails, and LakeError if the lake does not exist or one of its files cannot be
         read.
         """
         store.check(self.path)
         self._define_tensor_metrics(query)
         with query_errors():
-            return self._connection.sql(query, params=parameters)
+            rows = self._connection.sql(query, params=parameters)
+        if rows is not None:  # a statement such as SET has none
+            weakref.finalize(rows, _let_go, self).atexit = False
+        return rows
 
     def read(self, query: str, into: str | os.PathLike[str] | None = None) -> duckdb.DuckDBPyRelation | None:
         """Run `query`, of one or several statements that write no file; the rows of the last, if it has any.
@@ -809,6 +813,10 @@ class Lake:
         if name in self.comparisons:
             return comparisons.load(self.path, name).target, name
         raise layout.unknown_run(self.path, name, kind="run or comparison")
+
+
+def _let_go(lake: Lake) -> None:
+    """Do nothing. What waits to call this keeps the lake open."""
 
 
 _LIST_OPS = 'list them: lakeprobe sql "select distinct op from ops"'

@@ -152,6 +152,20 @@ def test_a_forgotten_lake_closes_itself(tmp_path: Path) -> None:
         connection.execute("SELECT 1")
 
 
+def test_a_lake_stays_open_for_a_relation(tmp_path: Path) -> None:
+    path = store.create(tmp_path / "lake")
+    assert lakeprobe.open(path).sql("SELECT 1").fetchall() == [(1,)]
+    lake = lakeprobe.open(path)
+    lake.sql("SET threads = 1")  # has no rows
+    rows, closes = lake.sql("SELECT 1"), lake._finalizer
+    del lake
+    gc.collect()
+    assert closes.alive
+    del rows
+    gc.collect()
+    assert not closes.alive
+
+
 def test_where_the_lake_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("LAKEPROBE_LAKE", str(tmp_path / "named"))

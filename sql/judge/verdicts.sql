@@ -272,7 +272,7 @@ WITH
                     NULL
                 ),
                 if(other_requires_grad, message_of('trained apart'), NULL),
-                if(matched AND target_kind <> golden_kind, 'error: the kinds of the values differ', NULL),
+                if(matched AND target_kind <> golden_kind AND difference IS NOT NULL, 'error: the kinds of the values differ', NULL),
                 if(
                     matched
                     AND target_kind = golden_kind

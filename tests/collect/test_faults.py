@@ -114,6 +114,7 @@ def test_odd_values_cost_no_op_and_are_there_by_class(tmp_path: Path, forks: For
         ("Torch.add.1.forward", "complex64", "1j"),
         ("Torch.add.2.forward", "longdouble", "2.0"),
         ("Torch.add.3.forward", "datetime64", "2026-01-01"),
+        ("Torch.add.5.forward", "complex", "1j"),
         ("Torch.add.6.forward", "builtins.dict", None),
     ]
     assert note == ("1 value could not be recorded, the first: a dict: ValueError: no text",)

@@ -22,7 +22,7 @@ from mindspore.ops.operations import _inner_ops  # noqa: E402
 
 from lakeprobe.collect.mindspore.functions import places  # noqa: E402
 from lakeprobe.collect.mindspore.tensors import statistics, xor  # noqa: E402
-from lakeprobe.collect.watching.values import wide  # noqa: E402
+from lakeprobe.collect.watching.values import MOST_MEMBERS, wide  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
@@ -457,6 +457,21 @@ def test_tensors_in_objects_are_recorded(memory: Memory) -> None:
     assert memory.notes == [
         "1 value could not be recorded, the first: a set: UnseenError: its tensors are in no attribute"
     ]
+
+
+def test_an_op_has_no_more_members_than_are_read(memory: Memory) -> None:
+    watched = capture(memory, nn.Identity(), level="debug")
+    watched.save("x", {"few": [1, 2], "many": [*range(100_001)], "none": 1}, backward=False)
+    watched.close()
+    recorded = bodies(memory)["x.0.debug"]
+    assert [leaf["value"] for leaf in recorded["few"]] == [1, 2]
+    assert recorded["many"][-1] == {"type": "builtins.list"}
+    assert len(recorded["many"]) == MOST_MEMBERS - 3
+    assert recorded["none"] == {"type": "builtins.dict"}
+    (note,) = memory.notes
+    assert note.startswith(
+        "2 values could not be recorded, the first: a list: TooManyError: only the first 24000 members"
+    )
 
 
 class Queries(nn.Cell):

@@ -9,9 +9,11 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import ExitStack
 from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from memory import Memory, bodies, capture
@@ -549,6 +551,37 @@ def test_a_function_that_the_program_replaces_in_a_step_stays_replaced(
     functional.relu = before
     watched.close()
     assert functional.relu is before
+
+
+def around(function: Callable[..., Any]) -> Callable[..., Any]:
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    return call
+
+
+@pytest.mark.parametrize("between", [False, True])
+@pytest.mark.parametrize("compiled", ["eager", "boundary"])
+def test_a_patch_that_begins_in_one_step_and_ends_in_another_leaves_torchs_own(
+    memory: Memory, compiled: str, between: bool
+) -> None:
+    owners = (nn.functional, "linear"), (nn.Module, "__call__"), (torch.Tensor, "relu"), (pickle, "dumps")
+    own = [(owner, name, vars(owner).get(name)) for owner, name in owners]
+    model = net()
+    watched = capture(memory, model, level="mix", compiled=compiled)
+    watched.start()
+    with ExitStack() as patches:
+        for owner, name in owners:
+            patches.enter_context(patch.object(owner, name, around(getattr(owner, name))))
+        model(torch.ones(1, 4))
+        watched.step()
+        if between:
+            watched.stop()
+    watched.start()
+    model(torch.ones(1, 4)).relu()
+    watched.close()
+    assert [(owner, name, vars(owner).get(name)) for owner, name, _ in own] == own
+    assert "Functional.linear.0.forward" in bodies(memory)
 
 
 @pytest.mark.parametrize("level", ["L0", "L1", "mix"])

@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 from memory import Memory, bodies, capture, tensors
 
+from lakeprobe.bounds import MOST_LEAVES
 from lakeprobe.collect import frameworks
 from lakeprobe.collect.settings import Settings
 from lakeprobe.collect.watching.capture import Capture
@@ -331,6 +332,75 @@ def test_what_cannot_be_measured_is_said_and_stops_nothing(
     assert "2 values could not be recorded, the first: torch.float32[2]: no such kernel" in capsys.readouterr().err
 
 
+def test_a_note_quotes_the_beginning_of_a_long_message(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_self: Any, _tensor: Any) -> None:
+        raise RuntimeError("no such kernel, " + "only another one, " * 1000)
+
+    monkeypatch.setattr("lakeprobe.collect.pytorch.tensors.Tensors.measure", fail)
+    watched = capture(memory)
+    watched.start()
+    torch.relu(torch.ones(2))
+    watched.close()
+    (note,) = memory.notes
+    assert note.startswith("2 values could not be recorded, the first: torch.float32[2]: no such kernel, only another")
+    assert note.endswith("…")
+    assert len(note) < 400
+
+
+def test_a_complex_number_is_recorded_as_a_scalar(memory: Memory) -> None:
+    watched = capture(memory)
+    watched.start()
+    x = torch.ones(2) * 1j
+    torch.add(x, 2 + 1j, alpha=-2j)
+    watched.close()
+    assert bodies(memory)["Tensor.__mul__.0.forward"]["input_args"][1] == {"type": "complex", "value": "1j"}
+    added = bodies(memory)["Torch.add.0.forward"]
+    assert added["input_args"][1] == {"type": "complex", "value": "(2+1j)"}
+    assert complex(added["input_kwargs"]["alpha"]["value"]) == -2j
+    assert memory.notes == []
+
+
+def leaves_in(value: Any) -> int:
+    """The number of leaves as readers count them."""
+    if isinstance(value, dict) and isinstance(value.get("type"), str):
+        return 1
+    if isinstance(value, (dict, list)):
+        return sum(leaves_in(member) for member in (value.values() if isinstance(value, dict) else value))
+    return 1
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        [*range(100_001)],
+        {"x": [*range(50_000)], "y": [*range(50_001)]},
+        [[0] * 400 for _ in range(300)],
+        (torch.ones(2),) * 100_001,
+    ],
+    ids=["list", "dict", "nested", "tensors"],
+)
+def test_an_op_with_more_members_than_are_read_is_not_lost(value: Any, memory: Memory) -> None:
+    class Part(torch.nn.Module):
+        def forward(self, x: Any, _value: Any, **_others: Any) -> Any:
+            return (x * 2, *value) if isinstance(value, tuple) else (x * 2, value)
+
+    model = torch.nn.Sequential(Part())
+    watched = capture(memory, model, level="L0")
+    watched.start()
+    model[0](torch.ones(2), value, again=value)
+    watched.save("saved", value)
+    watched.close()
+    ops = bodies(memory)
+    assert {"Module.0.Part.forward.0", "saved.0.debug", "saved_grad.0.debug"} <= ops.keys()
+    assert max(leaves_in(body) for body in ops.values()) <= MOST_LEAVES
+    (note,) = memory.notes
+    assert "only the first 24000 members of an op's arguments or results are recorded" in note
+    rest = ops["saved.0.debug"]
+    while "type" not in rest:
+        rest = (rest if isinstance(rest, list) else [*rest.values()])[-1]
+    assert rest == {"type": f"builtins.{type(value).__name__}"}
+
+
 def test_modes_of_torch_see_nothing_of_us(memory: Memory) -> None:
     from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -349,6 +419,39 @@ def test_modes_of_torch_see_nothing_of_us(memory: Memory) -> None:
     watched.close()
     assert seen == ["aten.relu.default"]
     assert bodies(memory)["Torch.relu.0.forward"]["output"][0]["Max"] == 1
+
+
+@pytest.mark.parametrize("compiled", ["eager", "boundary"])
+@pytest.mark.parametrize("level", ["L0", "L1", "mix"])
+def test_the_profiler_takes_stacks_in_a_step(memory: Memory, level: str, compiled: str) -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(2, 2))
+    watched = capture(memory, model, level=level, compiled=compiled)
+    watched.start()
+    with torch.profiler.profile(with_stack=True):  # looks for the module in the frames of its call
+        model(torch.ones(1, 2)).sum().backward()
+    watched.close()
+    assert watched.recorder.failures == []
+    assert bodies(memory)
+
+
+@pytest.mark.parametrize("compiled", ["eager", "boundary"])
+def test_arguments_of_a_module_may_have_any_name(memory: Memory, compiled: str) -> None:
+    class Part(torch.nn.Module):
+        def forward(this, x: Any, **others: Any) -> Any:  # noqa: N805
+            return x + sum(others.values())
+
+    model = torch.nn.Sequential(Part())
+    watched = capture(memory, model, level="L0", compiled=compiled)
+    watched.start()
+    model[0](torch.ones(1), module=1, function=2, args=3, kwargs=4)
+    watched.close()
+    recorded = bodies(memory)["Module.0.Part.forward.0"]["input_kwargs"]
+    assert {name: leaf["value"] for name, leaf in recorded.items()} == {
+        "module": 1,
+        "function": 2,
+        "args": 3,
+        "kwargs": 4,
+    }
 
 
 @pytest.mark.parametrize("where", ["after it enters", "before it leaves"])
@@ -375,6 +478,27 @@ def test_an_interrupt_of_ours_leaves_no_hook_and_breaks_no_later_call(
     kinds = ("_forward_pre_hooks", "_forward_pre_hooks_with_kwargs", "_forward_hooks", "_forward_hooks_with_kwargs",
              "_forward_hooks_always_called")  # fmt: skip
     assert [len(getattr(part, kind)) for kind in kinds] == [0] * 5
+
+
+@pytest.mark.parametrize("call", ["pause", "end", "begin"])
+def test_an_interrupt_at_the_end_of_a_step_ends_nothing(
+    memory: Memory, call: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    watched = capture(memory)
+    watched.start()
+    torch.relu(torch.ones(2))
+    with monkeypatch.context() as patched:
+        patched.setattr(Memory, call, interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            watched.step()
+    watched.step()
+    torch.sigmoid(torch.ones(2))
+    watched.close()
+    assert [*memory.steps[0].bodies] == ["Torch.relu.0.forward"]
+    assert [*bodies(memory)] == ["Torch.sigmoid.0.forward"]
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import msgspec
@@ -18,7 +19,9 @@ import numpy as np
 import pytest
 from test_unit_sink import add, leaf, notes, rows, violations
 
+import lakeprobe
 from lakeprobe.collect.settings import Settings
+from lakeprobe.collect.writing import unit_sink
 from lakeprobe.collect.writing.unit_sink import OPS_PER_BATCH, UnitSink
 from lakeprobe.collect.writing.writer import Batch, Writer
 from lakeprobe.journals import journal, recovery
@@ -29,6 +32,8 @@ HEAD = Head(
     run="npu", step=0, rank=0, framework="pytorch", task="tensor", level="L1", source="", head={}, replace=False,
     version="0",
 )  # fmt: skip
+
+OURS = str(Path(lakeprobe.__file__).parent)
 
 
 @pytest.fixture
@@ -218,6 +223,101 @@ def test_what_is_gathered_when_ctrl_c_comes_is_kept(
     add(sink, "Torch.mul.1.forward", {"output": []})
     sink.close()
     assert len(rows(lake, "ops", "npu")) == OPS_PER_BATCH + 2
+
+
+class Interrupts:
+    """Raises KeyboardInterrupt at the call or return in front of which Python looks for signals a `number`-th time."""
+
+    def __init__(self, number: int) -> None:
+        self.left = number
+
+    def during(self, call: Callable[[], None]) -> bool:
+        """Run `call`, and return whether it was interrupted."""
+        sys.setprofile(self._see)
+        try:
+            call()
+        except KeyboardInterrupt:
+            return True
+        finally:
+            sys.setprofile(None)
+        return False
+
+    def _see(self, frame: FrameType, event: str, _: object) -> None:
+        if event in ("call", "c_return") and frame.f_code.co_filename.startswith(OURS):
+            self.left -= 1
+            if self.left == 0:
+                raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("task", ["statistics", "tensor"])
+def test_an_interrupt_anywhere_loses_no_other_op(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, task: str) -> None:
+    monkeypatch.setattr(unit_sink, "OPS_PER_BATCH", 2)
+    monkeypatch.setattr(UnitSink, "_request_build", lambda *_: None)
+    arrays = [np.full(3, number) for number in range(6)]
+    names = [f"Torch.add.{number}.forward" for number in range(6)]
+    stacks = [(f"line {number}",) for number in range(6)]
+    sink = UnitSink(tmp_path / "lake", "npu", Settings(task=task))
+    numbers = 0
+    interrupts = Interrupts(0)
+    while interrupts.left <= 0:  # until no interrupt comes any more
+        numbers += 1
+        interrupts = Interrupts(numbers)
+        sink.begin(numbers, 0)
+        lost = []
+        for name, array, stack in zip(names, arrays, stacks, strict=True):
+            body = {"output": [leaf(array if task == "tensor" else None, "a.pt")]}
+            if interrupts.during(lambda: sink.add(name, body, parent=None, stack=stack)):  # noqa: B023
+                lost.append(name)
+        if interrupts.during(sink.end):
+            sink.end()
+        assert sink._writer is not None
+        batches = list(journal.batches(sink._writer.folder / "journal"))
+        ops = [msgspec.msgpack.decode(op, type=journal.Op) for batch in batches for op in batch.ops]
+        frames = [frames for batch in batches for frames in batch.stacks]
+        found = [op.op for op in ops]
+        assert [name for name in names if name in found or name not in lost] == found, numbers
+        assert batches[-1].ended
+        for op in ops:
+            number = names.index(op.op)
+            assert op.stack is not None
+            assert tuple(frames[op.stack]) == stacks[number], numbers
+            if task == "tensor":
+                assert op.body["output"][0]["tensor"] == array_hash(arrays[number]), numbers
+    assert numbers > 100
+    sink.close()
+
+
+def interrupted(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_an_end_that_is_interrupted_is_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake = tmp_path / "lake"
+    sink = sink_with_tensors(lake, 1)
+    with monkeypatch.context() as patched:
+        patched.setattr(Writer, "write", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            sink.end()
+    sink.begin(1, 0)
+    sink.close()
+    assert notes(lake, "npu") == []
+
+
+def test_what_close_says_of_a_step_whose_ops_never_came_to_the_disk_is_true(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = tmp_path / "lake"
+    sink = sink_with_tensors(lake, 2)
+    sink.end()
+    sink.begin(1, 0)
+    with monkeypatch.context() as patched:
+        patched.setattr(Writer, "write", interrupted)
+        for end in (lambda: add(sink, "Torch.add.0.forward", {"output": []}), sink.close):
+            with pytest.raises(KeyboardInterrupt):
+                end()
+    sink.close()  # says nothing of units that are gone
+    with lakeprobe.open(lake) as opened:
+        assert opened.sql("SELECT step FROM dumps").fetchall() == [(0,)]
 
 
 def killed_while_writing(lake: str) -> None:

@@ -80,12 +80,14 @@ class Cells:
     def _guarded(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Wrap the call of a cell. MindSpore calls no hook of a cell that raises an exception."""
 
+        cells = self
+
         @functools.wraps(function)
-        def call(cell: Any, *args: Any, **kwargs: Any) -> Any:
+        def call(self: Any, /, *args: Any, **kwargs: Any) -> Any:
             try:
-                return function(cell, *args, **kwargs)
+                return function(self, *args, **kwargs)
             except BaseException:
-                self._left(cell)
+                cells._left(self)
                 raise
 
         return call
@@ -93,10 +95,12 @@ class Cells:
     def _without_hooks(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Wrap the method that gives what is copied and pickled of a cell. A copy is not watched."""
 
+        cells = self
+
         @functools.wraps(function)
-        def state(cell: Any) -> Any:
-            base, attributes = function(cell)
-            ours = {key for _, key, _ in (*self._before_hooks, *self._after_hooks)}
+        def state(self: Any) -> Any:
+            base, attributes = function(self)
+            ours = {key for _, key, _ in (*cells._before_hooks, *cells._after_hooks)}
             kept = dict(attributes)
             for name in _HOOKS:
                 hooks = kept.get(name)

@@ -50,7 +50,7 @@ class Compiled:
     def _around_forward(self, function: Function) -> Function:
         recorder = self.recorder
 
-        def call(executor: Any, *args: Any, **kwargs: Any) -> Any:
+        def call(executor: Any, /, *args: Any, **kwargs: Any) -> Any:
             if not recorder.running:
                 return function(executor, *args, **kwargs)
             output = self._without(self._hidden, function, executor, *args, **kwargs)
@@ -65,7 +65,7 @@ class Compiled:
     def _around_backward(self, function: Function) -> Function:
         recorder = self.recorder
 
-        def grad(executor: Any, run: Any, *args: Any, **kwargs: Any) -> Any:
+        def grad(executor: Any, run: Any, /, *args: Any, **kwargs: Any) -> Any:
             if not recorder.running or not self._seen:
                 return function(executor, run, *args, **kwargs)
             output = self._without((self._calls,), function, executor, run, *args, **kwargs)

@@ -21,6 +21,7 @@ from lakeprobe.collect.watching.values import (
     Containers,
     Leaf,
     Statistics,
+    TooManyError,
     array_leaf,
     builtin,
     file_name,
@@ -70,8 +71,11 @@ class Leaves:
         try:
             return self._leaf_of(value, key, file, around)
         except Exception as error:  # noqa: BLE001  one object of an unknown type must not lose the op
-            self._failures.append(f"a {type(value).__name__}: {type(error).__name__}: {error}")
-            return unrecordable(value)
+            return self._failed(value, error)
+
+    def _failed(self, value: Any, error: Exception) -> Leaf:
+        self._failures.append(f"a {type(value).__name__}: {type(error).__name__}: {error}")
+        return unrecordable(value)
 
     def _leaf_of(self, value: Any, key: Any, file: str | None, around: Containers) -> Any:
         if value is None:
@@ -101,19 +105,18 @@ class Leaves:
             around.leave(value)
 
     def _entered(self, value: Any, file: str | None, around: Containers) -> Any:
-        def leaf(key: Any, item: Any) -> Any:
-            return self._leaf(item, key, None if file is None else f"{file}.{key}", around)
-
         items = members_of(value, (Tensor,), (nn.Cell,))
         if items is None:
             return None
-        if type(items) is enumerate:
-            return [leaf(index, item) for index, item in items]
-        members: dict[str, Any] = {}
+        is_list = type(items) is enumerate
+        members: dict[Any, Any] = {}
         for key, item in items:
-            name = key_text(key, members)
-            members[name] = leaf(name, item)
-        return members
+            name = key if is_list else key_text(key, members)
+            if around.is_full():
+                members[name] = self._failed(value, TooManyError())
+                break
+            members[name] = self._leaf(item, name, None if file is None else f"{file}.{name}", around)
+        return [*members.values()] if is_list else members
 
     def _tensor(self, tensor: Any, file: str | None) -> Leaf:
         leaf: Leaf = {"type": "mindspore.Tensor", "dtype": str(tensor.dtype), "shape": list(tensor.shape)}

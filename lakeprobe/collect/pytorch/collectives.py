@@ -135,10 +135,12 @@ class Collectives:
             self._pending[id(one)] = (one, call)
 
     def _waiting(self, wait: Function) -> Function:
-        def call(work: Any, *args: Any, **kwargs: Any) -> Any:
-            done = wait(work, *args, **kwargs)
-            if self.recorder.running and id(work) in self._pending:
-                self._waited(work)
+        collectives = self
+
+        def call(self: Any, /, *args: Any, **kwargs: Any) -> Any:
+            done = wait(self, *args, **kwargs)
+            if collectives.recorder.running and id(self) in collectives._pending:
+                collectives._waited(self)
             return done
 
         return call

@@ -97,12 +97,14 @@ class Compiled:
         return call
 
     def _around_modules(self, function: Function) -> Function:
-        def call(module: Any, *args: Any, **kwargs: Any) -> Any:
-            if not self.recorder.running or not _is_compiled(module):
-                return function(module, *args, **kwargs)
-            if self.recorder.idle:
-                return self._as_compiled(function, module, *args, **kwargs)
-            return self._op(function, module, args, kwargs, _getframe(1))
+        compiled, recorder = self, self.recorder
+
+        def call(self: Any, /, *args: Any, **kwargs: Any) -> Any:  # torch.profiler takes `self` of this frame
+            if not recorder.running or not _is_compiled(self):
+                return function(self, *args, **kwargs)
+            if recorder.idle:
+                return compiled._as_compiled(function, self, *args, **kwargs)
+            return compiled._op(function, self, args, kwargs, _getframe(1))
 
         return call
 
@@ -115,7 +117,7 @@ class Compiled:
         self._calls.called(name, number, op, args, kwargs, output)
         return output
 
-    def _as_compiled(self, function: Function, *args: Any, **kwargs: Any) -> Any:
+    def _as_compiled(self, function: Function, /, *args: Any, **kwargs: Any) -> Any:
         """Call the function without our replacements, as torch was when it was compiled, and return its result."""
         stance = self._stance
         self._in_place.hide()

@@ -14,11 +14,13 @@ from lakeprobe.collect.pytorch.tracing import unwrapped
 from lakeprobe.collect.settings import Settings
 from lakeprobe.collect.watching.values import (
     BUILTIN,
+    MOST_MEMBERS,
     NONE,
     NUMBERS,
     PLAIN,
     Containers,
     Leaf,
+    TooManyError,
     array_leaf,
     builtin,
     file_name,
@@ -121,6 +123,8 @@ class Leaves:
 
     def _of_tuple(self, values: tuple[Any, ...], file: str | None) -> list[Any]:
         """Return the leaves of the members of a tuple that is in no other container. Most are tensors."""
+        if len(values) > MOST_MEMBERS:
+            return self._items(values, enumerate(values), file, Containers(), [])  # type: ignore[no-any-return]
         around: Containers | None = None
         leaves: list[Any] = []
         for index, value in enumerate(values):
@@ -134,7 +138,7 @@ class Leaves:
                     leaves.append(self._failed(value, error))
             else:
                 if around is None:
-                    around = Containers()
+                    around = Containers(len(values))
                     around.enter(values)
                 leaves.append(self._leaf(value, index, None if file is None else f"{file}.{index}", around))
         return leaves
@@ -146,11 +150,17 @@ class Leaves:
         try:
             for key, item in items:
                 name = key if type(into) is list else key_text(key, into)
-                leaf = self._leaf(item, key, None if file is None else f"{file}.{name}", around)
+                full = around.is_full()
+                if full:
+                    leaf = self._failed(value, TooManyError())
+                else:
+                    leaf = self._leaf(item, key, None if file is None else f"{file}.{name}", around)
                 if type(into) is list:
                     into.append(leaf)
                 else:
                     into[name] = leaf
+                if full:
+                    break
         finally:
             around.leave(value)
         return into

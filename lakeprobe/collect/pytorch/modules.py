@@ -86,17 +86,17 @@ class Modules:
 
         A module has our hooks only while it runs, so that models can be copied and pickled.
         """
-        recorder = self.recorder
+        modules, recorder = self, self.recorder
 
-        def call(module: Any, *args: Any, **kwargs: Any) -> Any:
-            part = self._parts.get(id(module))
+        def call(self: Any, /, *args: Any, **kwargs: Any) -> Any:  # torch.profiler takes `self` of this frame
+            part = modules._parts.get(id(self))
             if part is None or recorder.idle:
-                return function(module, *args, **kwargs)
-            if isinstance(module, torch.jit.ScriptModule) or _shuns_hooks(module):
+                return function(self, *args, **kwargs)
+            if isinstance(self, torch.jit.ScriptModule) or _shuns_hooks(self):
                 return part.call_as_one(function, args, kwargs)
             try:
                 part.enter()  # where the user may interrupt, too
-                return function(module, *args, **kwargs)
+                return function(self, *args, **kwargs)
             finally:
                 part.leave()
 
@@ -104,10 +104,11 @@ class Modules:
 
     def _without_hooks(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Wrap the method that copies and pickles modules. One that does so while it runs keeps our hooks to itself."""
+        modules = self
 
-        def reduced(module: Any, protocol: Any) -> Any:
-            made = function(module, protocol)
-            part = self._parts.get(id(module))
+        def reduced(self: Any, protocol: Any) -> Any:
+            made = function(self, protocol)
+            part = modules._parts.get(id(self))
             if part is None or not isinstance(made, tuple) or len(made) < 3 or not isinstance(made[2], dict):
                 return made
             return (*made[:2], part.without_hooks(made[2]), *made[3:])

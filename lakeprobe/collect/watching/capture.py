@@ -15,6 +15,9 @@ from lakeprobe.collect.watching.values import Containers
 from lakeprobe.errors import UsageError
 from lakeprobe.output import counted
 
+_LONGEST_FAILURE = 300
+"""Characters of what a note quotes."""
+
 
 class Watcher(Protocol):
     """Reports every op of one framework to a recorder."""
@@ -154,8 +157,11 @@ class Capture:
     def step(self) -> None:
         """End the step, recorded or not, and begin the next. Recording goes on if it was started."""
         asked = self._asked
-        self.stop()
-        self._end()
+        try:
+            self.stop()
+            self._end()
+        finally:  # an interrupt that the program catches ends nothing
+            self._asked = asked
         self._pace.ended()
         self.recorder.next_step()
         self._watcher.next_step()
@@ -237,9 +243,13 @@ class Capture:
         if not isinstance(value, (dict, list, tuple)) or not around.enter(value):
             return None
         items = value.items() if isinstance(value, dict) else enumerate(value)
-        form: Any = {} if isinstance(value, dict) else [None] * len(value)
+        form: Any = {} if isinstance(value, dict) else []
         for index, item in items:
+            if around.is_full():
+                break
             key = str(index) if isinstance(value, dict) else index
+            if isinstance(form, list):
+                form.append(None)
             form[key] = self._gradients(item, op, f"{file}.{key}", _putter(form, key), around)
         around.leave(value)
         return form
@@ -275,8 +285,8 @@ class Capture:
 
     def _begin(self) -> None:
         if not self._begun:
-            self._begun = True
             self._sink.begin(self.current_step, self._rank)
+            self._begun = True
         self.recorder.entries.open(self.recorder.steps)
 
     def _end(self) -> None:
@@ -301,11 +311,17 @@ class Capture:
             self.recorder.entries.late.clear()
         new = self.recorder.failures[self._noted :]
         if new:
-            text = f"{counted(len(new), 'value')} could not be recorded, the first: {diagnostics.in_one_line(new[0])}"
+            text = f"{counted(len(new), 'value')} could not be recorded, the first: {_shortened(new[0])}"
             self._sink.note(text)
             if not self._noted:
                 diagnostics.note(f"lakeprobe: {text}; what comes later is in the notes of its unit")
             self._noted += len(new)
+
+
+def _shortened(failure: str) -> str:
+    """Return what failed in a line of a note. torch may list all that it can do instead."""
+    line = diagnostics.in_one_line(failure)
+    return line if len(line) <= _LONGEST_FAILURE else f"{line[:_LONGEST_FAILURE]}…"
 
 
 def _putter(container: Any, key: Any) -> Callable[[Any], None]:

@@ -3,7 +3,9 @@
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import FunctionType
 from typing import Any
+from weakref import WeakKeyDictionary
 
 Function = Callable[..., Any]
 _INHERITED = object()
@@ -41,7 +43,12 @@ class Place:
 
     def holds(self, function: Any) -> bool:
         """Whether the owner itself has `function` there."""
-        return self._held.get(self.attribute, _INHERITED) is function
+        return self.held is function
+
+    @property
+    def held(self) -> Any:
+        """What the owner itself has there now, or _INHERITED."""
+        return self._held.get(self.attribute, _INHERITED)
 
     def put(self, function: Function) -> None:
         """Replace the function."""
@@ -55,10 +62,15 @@ class Place:
             setattr(self.owner, self.attribute, self.own)
 
 
+_ours: WeakKeyDictionary[Function, list[Place]] = WeakKeyDictionary()
+"""The places in which each function of ours has been."""
+
+
 class Replacements:
     """Our functions that replace a framework's functions.
 
-    The program may replace them too, such as with a faster kernel, in the middle of a step. What it put there stays.
+    The program may replace them too, such as with a faster kernel, in the middle of a step. What it put there stays,
+    unless it is one of ours, which it found there in an earlier step: a patch may begin in one step and end in another.
     """
 
     def __init__(self) -> None:
@@ -76,6 +88,7 @@ class Replacements:
         with self._lock:
             for place, function in functions:
                 place.put(function)
+                _remember(place, function)
             self._made += functions
 
     def hide(self) -> None:
@@ -97,6 +110,8 @@ class Replacements:
         """Restore the original functions for good."""
         with self._lock:
             self._restore()
+            for place, _ in self._made:
+                _restore_earlier(place)
             self._made = []
 
     def _restore(self) -> None:
@@ -104,6 +119,25 @@ class Replacements:
         for place, function in reversed(self._made):
             if place.holds(function):
                 place.restore()
+
+
+def _remember(place: Place, function: Function) -> None:
+    if function is place.function:  # one that is left as it is
+        return
+    known = _ours.get(function)
+    if known is None:
+        _ours[function] = [place]
+    elif place not in known:
+        known.append(place)
+
+
+def _restore_earlier(place: Place) -> None:
+    """Restore the original function where the program has put back one of ours."""
+    while type(place.held) in (FunctionType, type) and place.held in _ours:  # most others cannot be in it: built-in
+        here = [one for one in _ours[place.held] if (one.owner, one.attribute) == (place.owner, place.attribute)]
+        if not here:
+            return
+        here[0].restore()
 
 
 def absent(owner: Any, attribute: str) -> Place:

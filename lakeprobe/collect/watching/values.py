@@ -24,6 +24,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from lakeprobe.bounds import MOST_LEAVES
+
 Array = np.ndarray[Any, Any]
 Leaf = dict[str, Any]
 Number = float | int | bool | None
@@ -43,10 +45,13 @@ DEEPEST = 400
 """The maximum depth of nested containers, as in msprobe. Deeper values are null."""
 MOST_REPEATED = 20_000
 """The maximum number of members of containers that a value has in several places. Further ones are null."""
+MOST_MEMBERS = MOST_LEAVES // 4 - 1000
+"""The maximum number of members of a section of an op, of which a forward has four. A last leaf stands for the others
+of each of the `DEEPEST` containers that were open."""
 MOST_SEARCHED = 1000
 """The maximum number of objects that are looked at for a tensor."""
 PLAIN = (bool, int, float, str)
-BUILTIN = (*PLAIN, slice, type(...), np.generic)
+BUILTIN = (*PLAIN, complex, slice, type(...), np.generic)
 """The classes that `builtin` supports."""
 
 _NOT_DATA = (
@@ -64,9 +69,11 @@ class Containers:
     They say which ones not to go into, so that every way ends. `l = [l, l]`, thirty times over, has a billion members.
     """
 
-    __slots__ = ("_met", "_open", "_repeated")
+    __slots__ = ("_members", "_met", "_open", "_repeated")
 
-    def __init__(self) -> None:
+    def __init__(self, members: int = 0) -> None:
+        """Begin with a number of members that were recorded before."""
+        self._members = members
         self._open: set[int] = set()
         self._met: dict[int, Any] = {}
         self._repeated = 0
@@ -91,9 +98,14 @@ class Containers:
         """Leave the container entered last."""
         self._open.discard(id(container))
 
+    def is_full(self) -> bool:
+        """Count a member, and return whether there are too many to record it."""
+        self._members += 1
+        return self._members > MOST_MEMBERS
+
 
 def builtin(value: Any) -> Leaf:
-    """Return the leaf of a slice, of `...`, of a numpy scalar, or of a plain value. Derived classes are allowed."""
+    """Return the leaf of a slice, `...`, a numpy scalar, a complex number or a plain value, or of a derived class."""
     if isinstance(value, slice):
         return {"type": "slice", "value": [_whole(part) for part in (value.start, value.stop, value.step)]}
     if value is ...:
@@ -101,6 +113,8 @@ def builtin(value: Any) -> Leaf:
     if isinstance(value, np.generic):
         number = value.item()  # long doubles, complex numbers, bytes and dates have no equivalent in JSON
         return {"type": type(value).__name__, "value": number if type(number) in PLAIN else str(value)}
+    if isinstance(value, complex):
+        return {"type": type(value).__name__, "value": str(complex(value))}  # JSON has none
     plain = next(kind for kind in PLAIN if isinstance(value, kind))
     return {"type": type(value).__name__, "value": str.__str__(value) if plain is str else plain(value)}
 
@@ -120,6 +134,13 @@ def fields_of(value: Any) -> list[tuple[str, Any]]:
 
 class UnseenError(Exception):
     """An object may hold tensors that cannot be seen."""
+
+
+class TooManyError(Exception):
+    """A value has more members than are recorded."""
+
+    def __init__(self) -> None:
+        super().__init__(f"only the first {MOST_MEMBERS} members of an op's arguments or results are recorded")
 
 
 def members_of(value: Any, tensors: tuple[type, ...], opaque: tuple[type, ...]) -> Any:

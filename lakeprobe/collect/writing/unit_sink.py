@@ -103,14 +103,14 @@ class UnitSink:
             recovery.build(self._lake, journal.folder_of(self._lake, key))
             if layout.has_unit(self._lake, key) and not self._replace:
                 self._refuse(key)
+            self._failed = False
+            self._batch = Batch()
+            self._gathered: list[_Added] = []
+            self._added, self._due = 0, 1  # write the first op at once, so that every step leaves a trace
+            self._stacks: dict[int, tuple[int, Sequence[str]]] = {}
             self._writer = Writer(Journal(self._lake, self._head(key)))
         self._request_build(self._writer.folder)
         self._key = key
-        self._failed = False
-        self._batch = Batch()
-        self._gathered: list[_Added] = []
-        self._added, self._due = 0, 1  # write the first op at once, so that every step leaves a trace
-        self._stacks: dict[int, tuple[int, Sequence[str]]] = {}
 
     def add(
         self, op: str, body: Any, *, parent: str | None, began: int | None = None,
@@ -161,19 +161,24 @@ class UnitSink:
             self._finish()
 
     def _finish(self) -> None:
-        if self._writer is None:
+        writer = self._writer
+        if writer is None:
             return
+        # What came after the last end, of a step that was cut off; or an interrupt came in the end.
+        is_left = self._has_ops() or self._batch.notes or self._batch.ended
         try:
-            if (self._has_ops() or self._batch.notes) and not self._failed:  # after the last end: the step was cut off
+            if is_left and not self._failed:
                 self._write_batch()
                 self._wait()
         finally:
-            writer, self._writer = self._writer, None
             key, self._key = self._key, None
-            if key is not None and self._added:
-                self._collected.append(key)
-            with staging.unchanged(self._lake):
-                writer.close()
+            self._writer = None
+            try:
+                with staging.unchanged(self._lake):
+                    writer.close()
+            finally:
+                if key is not None and writer.has_ops:
+                    self._collected.append(key)
             self._unbuilt_bytes += journal.size_of(writer.folder)
 
     def close(self) -> None:
@@ -256,38 +261,48 @@ class UnitSink:
         Many ops one after the other take less than one each between two parts of the training, which leave nothing in
         the processor's caches.
         """
-        gathered, self._gathered = self._gathered, []
-        for name, body, parent, stack, began in gathered:
-            op = Op(name, body, parent, None if stack is None else self._stack(stack), began)
-            try:
-                encoded = journal.encoded(op, self._encoder)
-            except (TypeError, ValueError, RecursionError) as error:
-                self.note(f"the values of {name} could not be recorded: {error}")
-                op.body = {}
-                encoded = journal.encoded(op, self._encoder)
-            self._batch.ops.append(encoded)
+        while self._gathered:
+            encoded = self._encoded(*self._gathered[0])
+            self._batch.ops += (encoded,)  # no call is between this and the next line, so no interrupt either
+            del self._gathered[0]
+
+    def _encoded(
+        self, name: str, body: Any, parent: str | None, stack: Sequence[str] | None, began: int | None
+    ) -> bytes:
+        op = Op(name, body, parent, None if stack is None else self._stack(stack), began)
+        try:
+            return journal.encoded(op, self._encoder)
+        except (TypeError, ValueError, RecursionError) as error:
+            self.note(f"the values of {name} could not be recorded: {error}")
+            op.body = {}
+            return journal.encoded(op, self._encoder)
 
     def _stack(self, stack: Sequence[str]) -> int:
         known = self._stacks.get(id(stack))
         if known is None:
-            known = self._stacks[id(stack)] = len(self._stacks), stack  # kept alive, so that its id is not reused
-            self._batch.stacks.append([journal.valid(frame) for frame in stack])
+            batch = self._batch
+            batch.stacks.append([journal.valid(frame) for frame in stack])  # first: an interrupt must shift no number
+            number = batch.first_stack + len(batch.stacks) - 1
+            known = self._stacks[id(stack)] = number, stack  # kept alive, so that its id is not reused
         return known[0]
 
     def _write_batch(self) -> None:
         """Hand the gathered batch to the writer, after waiting for the one before it.
 
-        Raises LakeError if that one failed.
+        Raises LakeError if that one failed. What an interrupt keeps from the writer stays for the next time.
         """
         assert self._writer is not None, "add and end come after begin"
         self._wait()
         self._encode()
-        batch, self._batch = self._batch, Batch()
+        following = Batch(self._batch.first_stack + len(self._batch.stacks))
         try:
-            self._writer.write(batch)
-        except BaseException:  # KeyboardInterrupt: without this batch no other may follow
+            self._writer.write(self._batch)
+        except Exception:
             self._failed = True
             raise
+        finally:
+            if self._batch.taken:
+                self._batch = following
 
     def _wait(self) -> None:
         """Wait until what was handed to the writer is in the journal.

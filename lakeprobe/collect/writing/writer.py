@@ -33,7 +33,11 @@ _PLACEHOLDER = re.compile(rb"%b[0-9a-f]{16}" % _PREFIX.encode())
 class Batch:
     """Ops that are not written yet, with their stacks, notes and tensors."""
 
-    def __init__(self) -> None:
+    def __init__(self, first_stack: int = 0) -> None:
+        self.first_stack = first_stack
+        """The number of the first of its stacks."""
+        self.taken = False
+        """Whether it was written, or handed to the thread, so that it must not be written again."""
         self.ops: list[bytes] = []
         """Encoded by `journal.encoded`."""
         self.again: list[str] = []
@@ -51,8 +55,9 @@ class Batch:
         """Add a tensor, and return the placeholder of its content hash. The same array always gets the same one."""
         known = self._placeholders.get(id(tensor))
         if known is None:
-            known = self._placeholders[id(tensor)] = f"{_PREFIX}{len(self.tensors):016x}"
-            self.tensors[known] = tensor
+            known = f"{_PREFIX}{len(self.tensors):016x}"
+            self.tensors[known] = tensor  # first: an interrupt must not leave a placeholder without its tensor
+            self._placeholders[id(tensor)] = known
             self.tensor_bytes += tensor.nbytes
         return known
 
@@ -63,31 +68,38 @@ class Writer:
     def __init__(self, journal: Journal) -> None:
         """Write into `journal`, and close it at the end."""
         self.folder = journal.folder
+        self.has_ops = False
+        """Whether ops are in the journal."""
         self._journal = journal
         self._contents = _Contents(journal)
         self._batches: SimpleQueue[Batch | None] = SimpleQueue()
-        self._outcomes: SimpleQueue[BaseException | None] = SimpleQueue()
-        self._busy = False
+        self._ends: SimpleQueue[None] = SimpleQueue()
+        """Wakes who waits for the thread. What counts are the numbers of batches that it got and that it is done with:
+        an interrupt may drop what was taken from a queue."""
+        self._given = self._done = 0
         self._error: BaseException | None = None
         self._thread: Thread | None = None
 
     def write(self, batch: Batch) -> None:
-        """Write a batch, or hand it to the thread, so it must not change any more.
+        """Write a batch, or hand it to the thread. Once it is `taken` it must not change any more.
 
-        Waits for the previous one, and raises its error.
+        Waits for the previous one, and raises its error. An interrupt leaves the batch either taken or as it was.
         """
         self.wait()
         if not batch.tensors:
             try:
-                self._journal.write(self._contents.put_into(batch))
+                self._put(batch)
             except Exception as error:  # noqa: BLE001  `wait` raises it, as one of the thread
                 self._error = error
+            batch.taken = True
             return
         if self._thread is None:
             # A daemon thread, because Python joins other threads before exit handlers such as Collector.close run.
             self._thread = Thread(target=self._run, name="lakeprobe writer", daemon=True)
+        if self._thread.ident is None:  # an interrupt may have come before it began
             self._thread.start()
-        self._busy = True
+        batch.taken = True
+        self._given += 1
         self._batches.put(batch)
 
     def wait(self) -> None:
@@ -95,9 +107,8 @@ class Writer:
 
         A failed batch is not in the journal, and no other may follow it.
         """
-        if self._busy:
-            self._error = self._outcomes.get()
-            self._busy = False
+        while self._done < self._given:
+            self._ends.get()
         error, self._error = self._error, None
         if error is not None:
             raise error
@@ -112,19 +123,21 @@ class Writer:
                 self._thread.join()
             self._journal.close()
 
+    def _put(self, batch: Batch) -> None:
+        self._journal.write(self._contents.put_into(batch))
+        self.has_ops = self.has_ops or batch.ops != []
+
     # ---- in the thread --------------------------------------------------------------------------------------
 
     def _run(self) -> None:
         while (batch := self._batches.get()) is not None:
-            self._outcomes.put(self._outcome(batch))
+            try:
+                self._put(batch)
+            except BaseException as error:  # noqa: BLE001  it is raised in the thread that waits
+                self._error = error
             del batch  # frees the memory of its tensors before the next batch comes
-
-    def _outcome(self, batch: Batch) -> BaseException | None:
-        try:
-            self._journal.write(self._contents.put_into(batch))
-        except BaseException as error:  # noqa: BLE001  it is raised in the thread that waits
-            return error
-        return None
+            self._done += 1
+            self._ends.put(None)
 
 
 class _Contents:
