@@ -70,7 +70,10 @@ WITH
         FROM target_ops
         WHERE
             api_type LIKE '%Distributed'
-            AND NOT (coalesce((SELECT are_collected FROM comparison_kind), false) AND op_extra ->> '$.waited_for' IS NOT NULL)
+            AND NOT (
+                coalesce((SELECT are_collected FROM comparison_kind), false)
+                AND coalesce(op_extra ->> '$.waited_for' = 'true', false)
+            )
     ),
     late_outputs AS (
         SELECT seq FROM communication WHERE api IN ('isend', 'irecv', 'batch_isend_irecv')

@@ -17,6 +17,7 @@ torch = pytest.importorskip("torch")
 from torch import _dynamo, nn  # noqa: E402
 from torch._dynamo.utils import counters  # noqa: E402
 from torch._higher_order_ops import scan, while_loop  # noqa: E402
+from torch._higher_order_ops.map import map as higher_order_map  # noqa: E402
 from torch.autograd import forward_ad  # noqa: E402
 from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
 
@@ -110,6 +111,38 @@ def test_what_runs_in_a_loop_is_recorded_and_gives_the_same(memory: Memory) -> N
     assert [name for name in ops if name.startswith("Tensor.cos.")] == [f"Tensor.cos.{n}.forward" for n in range(2)]
     (last,) = ops["Tensor.sin.2.forward"]["output"]
     assert last["Norm"] == torch.linalg.vector_norm(alone[0]).item()
+
+
+@pytest.mark.parametrize("operator", ["cond", "map", "scan"])
+def test_what_torch_traces_in_a_backward_is_not_recorded(memory: Memory, operator: str) -> None:
+    """With risk level ALL, where the tracer's questions about tensors without numbers would be ops."""
+    x = X.clone().requires_grad_()
+    work = {
+        "cond": lambda: torch.cond(torch.tensor(True), lambda y: y.sin(), lambda y: y.cos(), (x,)),
+        "map": lambda: higher_order_map(lambda y: y.sin() * 2, x),
+        "scan": lambda: scan(lambda carry, y: (carry + y, carry * y.cos()), torch.zeros(4), x)[1],
+    }
+    watched = capture(memory, None, level="L1", risk_level="ALL")
+    watched.start()
+    for _ in range(2):
+        work[operator]().sum().backward()
+        watched.step()
+    watched.close()
+    assert watched.recorder.failures == []
+    first, second, *_ = (step.bodies for step in memory.steps)
+    assert [*first] == [*second]
+    lines = {line for step in memory.steps for stack in step.stacks.values() for line in stack or ()}
+    assert not any("materialize_as_graph" in line for line in lines)
+
+
+def test_what_make_fx_asks_of_tensors_is_not_recorded(memory: Memory) -> None:
+    watched = capture(memory, None, level="L1", risk_level="ALL")
+    watched.start()
+    torch.relu(X)
+    for mode in ("real", "fake", "symbolic"):
+        make_fx(lambda x: x.sin().sum(), tracing_mode=mode)(X)
+    watched.close()
+    assert [*bodies(memory)] == ["Torch.relu.0.forward"]
 
 
 def test_a_script_module_in_a_model_is_one_op(memory: Memory) -> None:

@@ -137,9 +137,9 @@ VARIABLE_FUNCTIONS = _names(
 
 DISTRIBUTED = _names(
     """
-    _all_gather_base _reduce_scatter_base all_gather all_gather_into_tensor all_gather_single all_reduce all_to_all
-    all_to_all_single batch_isend_irecv broadcast gather irecv isend recv reduce reduce_scatter reduce_scatter_single
-    reduce_scatter_tensor scatter send
+    _all_gather_base _reduce_scatter_base all_gather all_gather_coalesced all_gather_into_tensor all_gather_single
+    all_reduce all_reduce_coalesced all_to_all all_to_all_single batch_isend_irecv broadcast gather irecv isend recv
+    reduce reduce_scatter reduce_scatter_single reduce_scatter_tensor scatter send
     """
 )
 """Functions of torch.distributed."""

@@ -1,5 +1,6 @@
 """Detects when torch runs a model only to trace it. Such calls are not ops, and our functions must not be traced."""
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import update_wrapper
@@ -23,6 +24,15 @@ _READERS = (
     (torch.fx.Tracer, "trace"),
 )
 """Functions that read a model's source or calls. They would also read our replacements of torch's functions."""
+_PRIVATE_READERS = (
+    ("torch.fx.experimental.proxy_tensor", "_MakefxTracer._trace_inner"),
+    ("torch._higher_order_ops.partitioner", "HopGraphMinCutPartitioner.create_partitioned_graph"),
+    *(
+        (f"torch._higher_order_ops.{module}", "materialize_as_graph")
+        for module in ("utils", "cond", "map", "scan", "associative_scan", "while_loop")
+    ),
+)
+"""More of them, by module. The backward of operators that take functions traces the gradients of these."""
 _TABLES = (
     (_device, "_device_constructors"),
     (overrides, "get_ignored_functions"),
@@ -81,7 +91,8 @@ def unwrapped(tensor: torch.Tensor) -> tuple[torch.Tensor, bool]:
 
 def hide_from_readers(in_place: Replacements) -> None:
     """Make every function that reads a model see torch without the replacements of `in_place`."""
-    for owner, name in _READERS:
+    private = [(sys.modules.get(module), name) for module, name in _PRIVATE_READERS]
+    for owner, name in (*_READERS, *private):
         place = place_of("Torch", owner, name)
         if place is not None:
             in_place.put(place, _hidden(in_place, place.function))

@@ -62,6 +62,8 @@ class Place:
             setattr(self.owner, self.attribute, self.own)
 
 
+_REMEMBERED = (FunctionType, type)
+"""The types of our functions, as far as they can be held weakly: not of properties, which no program patches."""
 _ours: WeakKeyDictionary[Function, list[Place]] = WeakKeyDictionary()
 """The places in which each function of ours has been."""
 
@@ -122,7 +124,7 @@ class Replacements:
 
 
 def _remember(place: Place, function: Function) -> None:
-    if function is place.function:  # one that is left as it is
+    if function is place.function or type(function) not in _REMEMBERED:  # the first is left as it is
         return
     known = _ours.get(function)
     if known is None:
@@ -133,7 +135,7 @@ def _remember(place: Place, function: Function) -> None:
 
 def _restore_earlier(place: Place) -> None:
     """Restore the original function where the program has put back one of ours."""
-    while type(place.held) in (FunctionType, type) and place.held in _ours:  # most others cannot be in it: built-in
+    while type(place.held) in _REMEMBERED and place.held in _ours:
         here = [one for one in _ours[place.held] if (one.owner, one.attribute) == (place.owner, place.attribute)]
         if not here:
             return

@@ -230,10 +230,14 @@ class Recorder:
                 self.entries.fill(op, "parameters", self.leaves.of(parameters, op.name, "parameters"))
         self._finish(op, moves=op.name.startswith(MODULES) and self.scope.outputs)
 
-    def results_so_far(self, op: Op, output: tuple[Any, ...]) -> None:
-        """Record results that may still change before the op ends."""
+    def waits(self, op: Op, output: tuple[Any, ...]) -> None:
+        """Record that a forward has returned, and that its results have not arrived.
+
+        `output` is what stays if it never ends: the results without numbers.
+        """
         if self.scope.forward and self.scope.outputs and not self._structure:
             self.entries.fill(op, "output", self.leaves.of(output, op.name, "output"))
+            self.entries.fill(op, "waited_for", False)
             if self.entries.find(op.name) is None and self.births is None:
                 self.entries.put(op)
 

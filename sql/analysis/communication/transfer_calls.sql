@@ -12,7 +12,7 @@ WITH
             ops.seq,
             ops.op,
             ops.first_row,
-            ops.extra ->> '$.waited_for' IS NOT NULL AS is_waited_for,
+            coalesce(ops.extra ->> '$.waited_for' = 'true', false) AS is_waited_for,
             split_part(ops.api, '.', -1) AS api,
             if(dumps.framework = 'mindspore' AND ops.api_type <> 'MintDistributed', 1, 0) AS is_function,
             list_filter(
