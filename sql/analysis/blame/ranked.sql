@@ -21,7 +21,7 @@ WITH
         FROM blame_ops
         LEFT JOIN blame_incoming USING (step, rank, target_seq)
         ANTI JOIN blame_elsewhere USING (step, rank, place)
-        WHERE side = 'pair' AND output_differs AND NOT coalesce(asynchronous, false)
+        WHERE side = 'pair' AND (input_differs OR output_differs) AND NOT coalesce(asynchronous, false)
     ),
     graded AS (
         SELECT
