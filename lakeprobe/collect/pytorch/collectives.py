@@ -7,7 +7,7 @@ the program has waited for them, or has seen that they are there. Until then the
 import functools
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from sys import _getframe
 from typing import Any
 
@@ -16,7 +16,7 @@ from torch import distributed
 
 from lakeprobe.collect.pytorch.apis import DISTRIBUTED
 from lakeprobe.collect.watching.entries import Op
-from lakeprobe.collect.watching.places import Function, Place, Replacements, absent, place_of
+from lakeprobe.collect.watching.places import Function, Place, Replacements, place_in, place_of
 from lakeprobe.collect.watching.recorder import Recorder, guarded
 
 _Call = tuple[Op, tuple[Any, ...]]
@@ -105,7 +105,7 @@ class Collectives:
                 replacements[id(function)] = functools.update_wrapper(self._recording(place), function)
             self._in_place.put(place, replacements[id(function)])
         torchs = {id(replacements[id(place.function)]): place.function for place in filter(None, found)}
-        self._put_into_transfers(replacements, torchs)
+        self._in_place.put(transfer_function(), known_transfers(replacements, torchs))
         for place in _silent_places():
             self._in_place.put(place, functools.update_wrapper(self._silent(place.function), place.function))
         self._is_completed = distributed.Work.is_completed
@@ -117,21 +117,6 @@ class Collectives:
         self._put_around(self._coalescing, *((group, name) for name in _COALESCED))
         self._put_around(self._starting_coalescing, (group, "_start_coalescing"))
         self._put_around(self._ending_coalescing, (group, "_end_coalescing"))
-
-    def _put_into_transfers(self, ours: dict[int, Function], torchs: dict[int, Function]) -> None:
-        """Make a P2POp hold torch's function, and show what now is in its place, by which torch recognizes it.
-
-        So one that was made before the step works in it, and one that was made in the step works after it.
-        """
-
-        def shown(transfer: Any) -> Any:
-            held = vars(transfer)["op"]
-            return ours.get(id(held), held)
-
-        def hold(transfer: Any, op: Any) -> None:
-            vars(transfer)["op"] = torchs.get(id(op), op)
-
-        self._in_place.put(absent(distributed.P2POp, "op"), property(shown, hold))  # type: ignore[arg-type]
 
     def _put_around(self, around: Callable[[Function], Function], *methods: tuple[type, str]) -> None:
         for owner, name in methods:
@@ -319,6 +304,33 @@ class _Awaited:
         self.calls = calls
         self.works = works
         self.handles: list[int] = []
+
+
+def transfer_function() -> Place:
+    """Return the place of the function of a P2POp, by which torch tells what it sends from what it receives."""
+    return place_in(distributed.P2POp, "op")
+
+
+def known_transfers(ours: Mapping[int, Function], torchs: Mapping[int, Function]) -> Any:
+    """Return a property by which a P2POp holds torch's function, and shows what now is in its place.
+
+    So one that was made before functions were replaced works afterwards, and one that was made meanwhile works later.
+    `ours` and `torchs` are by the id of the function that they stand for.
+    """
+    around = vars(distributed.P2POp).get("op")  # that of a monitor
+
+    def shown(transfer: Any) -> Any:
+        held = around.fget(transfer) if around else vars(transfer)["op"]
+        return ours.get(id(held), held)
+
+    def hold(transfer: Any, op: Any) -> None:
+        known = torchs.get(id(op), op)
+        if around:
+            around.fset(transfer, known)
+        else:
+            vars(transfer)["op"] = known
+
+    return property(shown, hold)
 
 
 def _silent_places() -> list[Place]:

@@ -12,7 +12,7 @@ from multiprocessing.reduction import ForkingPickler
 from types import FunctionType
 from typing import Any
 
-from lakeprobe.collect.watching.places import Place, Replacements, absent, place_of
+from lakeprobe.collect.watching.places import Place, Replacements, place_in, place_of
 
 _Pickler = pickle.Pickler
 
@@ -45,4 +45,4 @@ def let_pickle(in_place: Replacements, replaced: Sequence[Place]) -> None:
         if place is not None:
             in_place.put(place, function)
     if not hasattr(ForkingPickler, "reducer_override"):
-        in_place.put(absent(ForkingPickler, "reducer_override"), reduced)
+        in_place.put(place_in(ForkingPickler, "reducer_override"), reduced)

@@ -142,9 +142,9 @@ def _restore_earlier(place: Place) -> None:
         here[0].restore()
 
 
-def absent(owner: Any, attribute: str) -> Place:
-    """Return the place of an attribute that the owner does not have."""
-    return Place(owner, attribute, attribute, lambda: None, _INHERITED)
+def place_in(owner: Any, attribute: str) -> Place:
+    """Return the place of what the owner itself may have as an attribute, and need not."""
+    return Place(owner, attribute, attribute, lambda: None, vars(owner).get(attribute, _INHERITED))
 
 
 def place_of(prefix: str, owner: Any, name: str) -> Place | None:

@@ -13,7 +13,8 @@ import torch
 from torch import distributed
 
 from lakeprobe.collect.pytorch.apis import DISTRIBUTED
-from lakeprobe.collect.pytorch.collectives import ONLY_WRITTEN
+from lakeprobe.collect.pytorch.collectives import ONLY_WRITTEN, known_transfers, transfer_function
+from lakeprobe.collect.watching.places import Place
 from lakeprobe.monitoring.meter import Guard, Meter
 from lakeprobe.monitoring.writing import Key
 
@@ -28,23 +29,31 @@ class Communication:
         self._meter = meter
         self._originals: list[tuple[Any, str, Any]] = []
         self._pending: dict[int, tuple[Any, Callable[[], None]]] = {}
+        self._transfers: Place | None = None
         self._received = guard(self._measure_received)
         self._sent = guard(self._measure_sent)
         if not distributed.is_available():
             return
         made: dict[int, Any] = {}
+        torchs: dict[int, Any] = {}
         for owner in (distributed, distributed.distributed_c10d):
             for name in sorted(DISTRIBUTED):
                 function = getattr(owner, name, None)
                 if function is not None:
-                    made.setdefault(id(function), self._measuring(name, function))
-                    self._put(owner, name, made[id(function)])
+                    measuring = made.setdefault(id(function), self._measuring(name, function))
+                    torchs[id(measuring)] = function
+                    self._put(owner, name, measuring)
+        self._transfers = transfer_function()
+        self._transfers.put(known_transfers(made, torchs))
         self._put(distributed.Work, "wait", self._waiting(distributed.Work.wait))
 
     def remove(self) -> None:
         """Put torch.distributed's own functions back."""
         for owner, name, function in reversed(self._originals):
             setattr(owner, name, function)
+        if self._transfers is not None:
+            self._transfers.restore()
+            self._transfers = None
         self._originals.clear()
         self._pending.clear()
 
