@@ -33,6 +33,9 @@ _LEAST_SCORE = 0.9
 _NEAR = 0.05
 """The distance up to which closeness says more than the place: a small defect moves a tensor less than that."""
 
+_UNRELATED = 0.25
+"""The largest distance of tensors that unrelated kinds of op made: others are steps on two ways to the same tensor."""
+
 _FAR = 0.5
 """The largest distance between the statistics of a parameter that is wrong in one run."""
 
@@ -316,7 +319,7 @@ def _presume_best(
         are_last = tensor in lasts[0] and other in lasts[1]
         far = distance(tensor.leaf, other.leaf)
         total = 1 - far + 0.5 * max(0.0, 1 - far / _NEAR) + 0.5 * kind + 0.4 * are_last
-        return total if total >= _LEAST_SCORE else 0.0
+        return total if total >= _LEAST_SCORE and (kind or far <= _UNRELATED) else 0.0
 
     for place, other_place in best_path(ours, theirs, score):
         _presume(ours[place], theirs[other_place])

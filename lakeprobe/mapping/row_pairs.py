@@ -467,8 +467,11 @@ class _Rows:
                     continue
                 offers = self.offered(op, side)
                 if offers and (by_value or not self.return_others[number]):
-                    for leaf in self.free(pair)[not side]:
-                        self.fill(pair, leaf, offers, by_value, side == 1)
+                    free = self.free(pair)[not side]
+                    alike = Counter() if by_value else Counter(map(_fitting, free))
+                    for leaf in free:
+                        if alike[_fitting(leaf)] <= 1:  # among several of a shape, the shape says nothing
+                            self.fill(pair, leaf, offers, by_value, side == 1)
 
     def offered(self, op: Op, side: int) -> list[Leaf]:
         """Return the external inputs of `op` and its parts, and the outputs of its parts. Views are left out."""
@@ -496,9 +499,7 @@ class _Rows:
             other
             for other in offers
             if not used[other.row]
-            and leaf.elements == other.elements
-            and leaf.role == other.role
-            and leaf.kind == other.kind
+            and _fitting(leaf) == _fitting(other)
             and (leaf.role == "output" or (leaf.tensor is None) == (other.tensor is None))
             and (not by_value or (leaf.tensor is not None and same_values(leaf, other)))
             and not excludes(*((leaf, other) if ours else (other, leaf)))
@@ -619,6 +620,11 @@ def _argument(leaf: Leaf) -> str | None:
     """Return the name of the argument that `leaf` is, if a signature has it."""
     op = leaf.op
     return argument(op.framework, op.name, leaf.slot) if leaf.role == "input" and op.kind == "api" else None
+
+
+def _fitting(leaf: Leaf) -> Hashable:
+    """Return what a leaf shares with those that may be its counterpart."""
+    return leaf.role, leaf.kind, leaf.elements
 
 
 def _shape(leaf: Leaf) -> Hashable:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 import lakeprobe
+from lakeprobe.mapping import row_pairs
 from lakeprobe.mapping.files import Mappings
 
 pytestmark = pytest.mark.sampled
@@ -521,3 +523,53 @@ def test_some_rows_stay_in_the_range_of_all(tmp_path: Path, lowest: float, diffe
     assert {row["outcome"] for row in rows if row["target_name"] == "Functional.linear.1.forward.output.0"} == {
         "inside"
     }
+
+
+def test_steps_of_unrelated_kinds_that_are_far_apart_are_steps_on_two_ways(tmp_path: Path) -> None:
+    """A quotient by a root in one program, a product with what a sum gave in the other; only their results are one."""
+    embedding = {"Functional.embedding.0.forward": call([tensor(0.6, (8, 8))], tensor(1.7))}
+    by_root = {
+        "Torch.sqrt.0.forward": call([tensor(1.7)], tensor(2.0, (4, 1))),
+        "Tensor.__truediv__.0.forward": call([tensor(1.7), tensor(2.0, (4, 1))], tensor(0.87)),
+    }
+    by_sum = {
+        "Tensor.mean.0.forward": call([tensor(1.7)], tensor(3.0, (4, 1))),
+        "Tensor.__add__.0.forward": call([tensor(3.0, (4, 1))], tensor(3.4, (4, 1))),
+        "Tensor.__mul__.0.forward": call([tensor(1.7), tensor(3.4, (4, 1))], tensor(0.85)),
+    }
+    sides = (
+        dump(tmp_path / "root", "mindspore", embedding | by_root),
+        dump(tmp_path / "sum", "pytorch", embedding | by_sum),
+    )
+    rows, summary = rows_of(tmp_path / "lake", *sides)
+    found = {row["target_name"]: (row["golden_name"], row["outcome"]) for row in rows}
+    assert found["Torch.sqrt.0.forward.output.0"] == (None, "inside")
+    assert found["Tensor.__truediv__.0.forward.output.0"] == ("Tensor.__mul__.0.forward.output.0", "compared")
+    assert [op.op for op in summary.beyond_noise] == ["Tensor.__truediv__.0.forward"]
+
+
+@pytest.mark.parametrize(("leaves", "paired"), [(1, 1), (2, 0)])
+def test_a_shape_tells_which_leaf_is_meant_only_where_one_has_it(
+    monkeypatch: pytest.MonkeyPatch, leaves: int, paired: int
+) -> None:
+    op = SimpleNamespace(kind="api", place=0, family="clip", direction="forward")
+
+    def leaf(row: int) -> Any:
+        return SimpleNamespace(role="input", kind="float", elements=4, row=row, tensor=object(), op=op)
+
+    pair = SimpleNamespace(target=op, golden=op)
+    rows, added = object.__new__(row_pairs._Rows), []
+    rows.pairs, rows.taken, rows.return_others = [pair], (bytearray(9), bytearray(9)), [False]
+    rows.neighbours = [SimpleNamespace(parts=lambda op: [op, op])] * 2
+    rows.matches = SimpleNamespace(are_rootless=lambda one, other: False)
+    for name, answer in {
+        "open_ops": lambda by_value: ([True], [False]), "free": lambda pair: ([leaf(row) for row in range(leaves)], []),
+        "offered": lambda op, side: [leaf(5)], "are_behind": lambda pair: True,
+        "add": lambda leaf, other, *_: added.append(leaf.row),
+    }.items():  # fmt: skip
+        setattr(rows, name, answer)
+    monkeypatch.setattr(row_pairs, "excludes", lambda leaf, other: False)
+    monkeypatch.setattr(row_pairs, "_values", lambda leaf, other: ())
+    monkeypatch.setattr(row_pairs.layouts, "of_pair", lambda leaf, other: "")
+    rows.around(by_value=False)
+    assert len(added) == paired

@@ -19,6 +19,7 @@ from lakeprobe.analysis.verdict import Verdict
 from lakeprobe.cli import app
 from lakeprobe.compare import noise
 from lakeprobe.reports import first_difference_text as first_difference_module
+from lakeprobe.reports.blame_text import blame_text
 from lakeprobe.reports.first_difference_text import first_difference_text
 from lakeprobe.session import ComparisonResult, Lake
 
@@ -290,7 +291,7 @@ def test_a_step_after_one_that_differs_is_not_equal(lake: Lake) -> None:
         f"Verdict: different\n  compared: all {later.coverage.target_rows} rows of both sides; off since step 0: "
     )
     assert "No op stands out here: the difference comes of step 0, where it begins." in text
-    assert "off since step 0" in str(result.blame(step=1))
+    assert "off since step 0" in blame_text(result.blame(step=1))
 
 
 def trained_apart(weights: dict[str, Array]) -> None:
