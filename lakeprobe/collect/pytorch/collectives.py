@@ -7,7 +7,7 @@ the program has waited for them, or has seen that they are there. Until then the
 import functools
 import inspect
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from sys import _getframe
 from typing import Any
 
@@ -104,14 +104,14 @@ class Collectives:
             if id(function) not in replacements:
                 replacements[id(function)] = functools.update_wrapper(self._recording(place), function)
             self._in_place.put(place, replacements[id(function)])
-        torchs = {id(replacements[id(place.function)]): place.function for place in filter(None, found)}
-        self._in_place.put(transfer_function(), known_transfers(replacements, torchs))
+        replaced = [(place.function, replacements[id(place.function)]) for place in found if place is not None]
+        self._in_place.put(transfer_function(), known_transfers(replaced))
         for place in _silent_places():
             self._in_place.put(place, functools.update_wrapper(self._silent(place.function), place.function))
         self._is_completed = distributed.Work.is_completed
         work, future, group = distributed.Work, torch._C.Future, distributed.ProcessGroup
-        self._put_around(self._waiting, (work, "wait"), (work, "synchronize"), (future, "wait"))
-        self._put_around(self._looking, (work, "is_completed"), (future, "done"), (future, "value"))
+        self._put_around(self._telling(self._arrived), (work, "wait"), (work, "synchronize"), (future, "wait"))
+        self._put_around(self._telling(self._looked), (work, "is_completed"), (future, "done"), (future, "value"))
         self._put_around(self._calling_back, (future, "then"), (future, "add_done_callback"))
         self._put_around(self._giving_future, (work, "get_future"))
         self._put_around(self._coalescing, *((group, name) for name in _COALESCED))
@@ -202,25 +202,19 @@ class Collectives:
         self._pending[id(handle)] = handle, work, awaited
         awaited.handles.append(id(handle))
 
-    def _waiting(self, wait: Function) -> Function:
-        def call(handle: Any, /, *args: Any, **kwargs: Any) -> Any:
-            done = wait(handle, *args, **kwargs)
-            if pending := self._pending.get(id(handle)):
-                self._arrived(*pending[1:])
-            return done
+    def _telling(self, learn: Callable[[Any, "_Awaited"], None]) -> Callable[[Function], Function]:
+        """Return what wraps a method of a work or future after which `learn` finds out whether it has ended."""
 
-        return call
+        def around(method: Function) -> Function:
+            def call(handle: Any, /, *args: Any, **kwargs: Any) -> Any:
+                result = method(handle, *args, **kwargs)
+                if pending := self._pending.get(id(handle)):
+                    learn(*pending[1:])
+                return result
 
-    def _looking(self, look: Function) -> Function:
-        """Return a function that shows whether a work has ended, such as `is_completed`."""
+            return call
 
-        def call(handle: Any, /, *args: Any, **kwargs: Any) -> Any:
-            seen = look(handle, *args, **kwargs)
-            if pending := self._pending.get(id(handle)):
-                self._looked(*pending[1:])
-            return seen
-
-        return call
+        return around
 
     def _calling_back(self, register: Function) -> Function:
         """Return a function that registers a callback of a future. It may write into the results, or give them on."""
@@ -311,12 +305,14 @@ def transfer_function() -> Place:
     return place_in(distributed.P2POp, "op")
 
 
-def known_transfers(ours: Mapping[int, Function], torchs: Mapping[int, Function]) -> Any:
+def known_transfers(replaced: Sequence[tuple[Function, Function]]) -> Any:
     """Return a property by which a P2POp holds torch's function, and shows what now is in its place.
 
     So one that was made before functions were replaced works afterwards, and one that was made meanwhile works later.
-    `ours` and `torchs` are by the id of the function that they stand for.
+    `replaced` has torch's functions, each with ours.
     """
+    ours = {id(function): own for function, own in replaced}
+    torchs = {id(own): function for function, own in replaced}
     around = vars(distributed.P2POp).get("op")  # that of a monitor
 
     def shown(transfer: Any) -> Any:

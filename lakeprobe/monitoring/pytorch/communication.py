@@ -35,16 +35,16 @@ class Communication:
         if not distributed.is_available():
             return
         made: dict[int, Any] = {}
-        torchs: dict[int, Any] = {}
+        replaced: list[tuple[Any, Any]] = []
         for owner in (distributed, distributed.distributed_c10d):
             for name in sorted(DISTRIBUTED):
                 function = getattr(owner, name, None)
                 if function is not None:
                     measuring = made.setdefault(id(function), self._measuring(name, function))
-                    torchs[id(measuring)] = function
+                    replaced.append((function, measuring))
                     self._put(owner, name, measuring)
         self._transfers = transfer_function()
-        self._transfers.put(known_transfers(made, torchs))
+        self._transfers.put(known_transfers(replaced))
         self._put(distributed.Work, "wait", self._waiting(distributed.Work.wait))
 
     def remove(self) -> None:
