@@ -141,6 +141,8 @@ class Known:
             if number is not None:
                 found[column][number].append(leaf)
             elif leaf >= 0:  # others are of an entry that could not be walked
+                if column == "data_name":  # an escaped name is no placeholder, and each file is looked at by itself
+                    return None
                 sparse.append((leaf, column, value))
         if any(len(leaves) != 1 for places in found.values() for leaves in places):
             return None

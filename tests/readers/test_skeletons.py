@@ -165,6 +165,25 @@ def test_what_looks_like_a_placeholder_is_none(tmp_path: Path, odd: dict[str, An
         assert by_skeletons == rows(tmp_path)
 
 
+def test_a_file_with_an_escaped_name_is_looked_at(tmp_path: Path) -> None:
+    data = {
+        f"Torch.add.{n}.forward": {"input_args": [leaf(1.0, data_name=f"sch\u00f6n.{n % 3}.input.pt")]}
+        for n in range(40)
+    }
+    written(tmp_path, data)
+    asked: list[Any] = []
+
+    def content_of(file: Any) -> tuple[str | None, str | None]:
+        asked.append(file)
+        return None, "missing"
+
+    with small_blocks(3000):
+        found = read(tmp_path, content_of)
+    assert asked == [f"sch\u00f6n.{n % 3}.input.pt" for n in range(40)]
+    assert [row["content_problem"] for row in found.tensors] == ["missing"] * 40
+    assert found.summary.unreadable == 40
+
+
 def test_a_dump_without_skeletons_is_left_alone_soon(tmp_path: Path) -> None:
     data = {f"Torch.add.{n}.forward": {"input_args": [leaf(1.0), {"type": "int", "value": n}]} for n in range(3000)}
     written(tmp_path, data)

@@ -4,7 +4,7 @@
 --   blame_meetings, standing and transfers
 -- how: from the most to the least certain:
 --   value: an input is the latest earlier output with the same value (as in blame/unexplained.sql), or, if a module and
---     an op in it both output it, that op
+--     an op in it both output it, that op, and the module too where the recorded inputs of that op do not explain it
 --   saved: a backward op uses the inputs and outputs of its forward op
 --   inside: a module's output is that of the last op in it
 --   meeting: a transfer receives what another rank sent
@@ -56,6 +56,7 @@ WITH
             inputs.row,
             inputs.seq,
             coalesce(outputs.seq, modules.seq) AS from_seq,
+            modules.seq AS module_seq,
             inputs.first_seq,
             inputs.error
         FROM (SELECT *, min(seq) OVER (PARTITION BY step, rank, key) AS first_seq FROM inputs) AS inputs
@@ -155,6 +156,12 @@ WITH
         SELECT step, rank, seq, rank AS from_rank, from_seq, 'value' AS how, error, NULL AS meeting
         FROM by_value
         WHERE from_seq IS NOT NULL
+        UNION ALL
+        SELECT by_value.step, by_value.rank, seq, by_value.rank, module_seq, 'value', error, NULL
+        FROM by_value
+        JOIN nodes AS maker
+            ON maker.step = by_value.step AND maker.rank = by_value.rank AND maker.target_seq = by_value.from_seq
+        WHERE module_seq <> from_seq AND maker.input_error < getvariable('carried_share') * maker.output_error
         UNION ALL
         SELECT step, rank, seq, rank, from_seq, 'saved', error, NULL
         FROM by_saved
