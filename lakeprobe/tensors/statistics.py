@@ -49,7 +49,7 @@ def _measured(blocks: Iterator[NDArray[Any]], kind: str, count: int) -> dict[str
     highest, lowest, total, squares = [], [], 0.0, 0.0
     with np.errstate(all="ignore"):
         for block in blocks:
-            values = np.abs(block) if kind == "c" else block
+            values = _magnitudes(block) if kind == "c" else block
             highest.append(values.max())
             lowest.append(values.min())
             if kind != "b":
@@ -60,6 +60,11 @@ def _measured(blocks: Iterator[NDArray[Any]], kind: str, count: int) -> dict[str
     if kind == "b":
         return extremes
     return extremes | {"Mean": total / count, "Norm": math.sqrt(squares)}
+
+
+def _magnitudes(block: NDArray[Any]) -> NDArray[np.floating]:
+    """The absolute values in float64 at least: float32 has none for large numbers, and few digits for tiny ones."""
+    return np.asarray(np.abs(block.astype(np.result_type(block, np.complex128))))
 
 
 def _kind(dtype: np.dtype[Any]) -> str | None:
