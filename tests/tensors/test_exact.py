@@ -133,7 +133,9 @@ def parts(array: NDArray[Any]) -> list[tuple[float | int, ...]]:
     flat = np.ascontiguousarray(array).reshape(-1)
     if flat.dtype.kind == "c":
         return [(float(it.real), float(it.imag)) for it in flat.tolist()]
-    return [(it,) for it in (flat.tolist() if flat.dtype.kind in "iub" else flat.astype(np.float64).tolist())]
+    if flat.dtype.kind in "iub":
+        return [(it,) for it in flat.tolist()]
+    return [(it,) for it in cast(flat, np.dtype(np.float64)).tolist()]  # any bits may be a signalling NaN
 
 
 def right(target: NDArray[Any], golden: NDArray[Any]) -> Right | None:
