@@ -19,12 +19,12 @@ WITH
             SELECT o.number, is_float
             FROM noise_ops AS o
             JOIN noise_leaves AS l ON l.target_seq = o.target_seq
-            WHERE o.side = 'target' AND o.api LIKE '%\_' ESCAPE '\'
+            WHERE o.side = 'target' AND is_in_place(o.api)
             UNION ALL
             SELECT o.number, is_float
             FROM noise_ops AS o
             JOIN noise_leaves AS l ON l.golden_seq = o.golden_seq
-            WHERE o.side = 'golden' AND o.api LIKE '%\_' ESCAPE '\'
+            WHERE o.side = 'golden' AND is_in_place(o.api)
         )
         GROUP BY number
         HAVING NOT bool_or(is_float)

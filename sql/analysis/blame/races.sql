@@ -29,10 +29,7 @@ WITH
             AND direction = 'forward'
             AND kind = 'api'
             AND (
-                regexp_matches(api, '[^_]_$')
-                OR regexp_matches(
-                    api, '^__i(add|sub|mul|matmul|div|truediv|floordiv|mod|pow|and|or|xor|lshift|rshift)__$'
-                )
+                is_in_place(api)
                 OR api_type IN ('Distributed', 'MintDistributed')
             )
     ),
