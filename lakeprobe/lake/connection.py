@@ -29,7 +29,7 @@ COMPARISON_MACROS = (
     "shift_unit", "kin_spread", "usual_shift", "moved_from", "calibration", "keeps_total", "spreads_gradient",
     "sums_to_zero", "steepest", "is_reduction", "value_key", "is_attention", "picks_rows", "writes_at", "is_epsilon",
     "is_multiplication", "multiplies_once", "moves_in_repeat", "moved_by", "is_repeated", "rounding_band",
-    "other_digest", "message_of", "is_in_place",
+    "other_digest", "message_of", "is_in_place", "are_far_apart",
 )  # fmt: skip
 """The macros that the statements of a comparison use."""
 

@@ -131,8 +131,7 @@ def read(source: Source, content_of: ContentOf, emit: Emit) -> Summary:
     for name, tensor in saved.tensors.items():
         write.tensor(name, tensor)
     for name, made_by in saved.left_out.items():
-        if "tensor" in made_by.lower():  # sparse, quantized, of a subclass
-            write.unread(name)
+        write.unread(name, made_by)
     for name, value in saved.values.items():
         tables.add(name, parameter(name), _scalar(value))
     summary = tables.summary
@@ -243,10 +242,11 @@ class _Parameters:
             shared = None if self._shared is None else {"shares": self._shared.get(name)}
             self._tables.add(name, parameter(name), leaf, extra=shared)
 
-    def unread(self, name: str) -> None:
-        """Write a tensor that is left out as one that was not recorded, so that no comparison calls it equal."""
-        numbers = dict.fromkeys(("Max", "Min", "Mean", "Norm"))
-        self._tables.add(name, parameter(name), {"type": self._tensor_type, "dtype": None, "shape": None, **numbers})
+    def unread(self, name: str, made_by: str) -> None:
+        """Write what is left out as a tensor that was not recorded, so that no comparison calls it equal."""
+        is_tensor = "tensor" in made_by.lower()  # sparse, quantized, of a subclass
+        head = {"type": self._tensor_type if is_tensor else made_by, "dtype": None, "shape": None}
+        self._tables.add(name, parameter(name), head | dict.fromkeys(("Max", "Min", "Mean", "Norm")))
 
     def _leaf(self, name: str, reference: TensorReference, file: str) -> dict[str, Any]:
         from lakeprobe.tensors.reference import numpy_dtype
@@ -296,4 +296,4 @@ def _left_out(left_out: dict[str, str]) -> str:
     named = list(left_out.items())[:_MOST_NAMED]
     shown = ", ".join(" ".join(f"{name} ({kind})".split()) for name, kind in named)  # a damaged name may have lines
     more = len(left_out) - _MOST_NAMED
-    return f"left out, as they are not tensors, numbers or texts: {shown}" + (f", and {more} more" if more > 0 else "")
+    return f"not read, as they are not tensors, numbers or texts: {shown}" + (f", and {more} more" if more > 0 else "")

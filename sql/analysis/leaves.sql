@@ -65,8 +65,16 @@ SELECT
         golden_extra, golden_requires_grad, target_type, target_extra, target_requires_grad
     ) AS golden,
     coalesce(own_metrics.text, '') AS metrics,
-    if(target_kind = 'tensor' AND golden_kind = 'tensor' AND isfinite(farthest.distance) AND farthest.distance > 0, farthest.distance, NULL)
-        AS error
+    if(
+        target_kind = 'tensor'
+        AND golden_kind = 'tensor'
+        AND farthest.target IS NOT NULL
+        AND farthest.golden IS NOT NULL
+        AND isfinite(farthest.distance)
+        AND farthest.distance > 0,
+        farthest.distance,
+        NULL
+    ) AS error
 FROM measured
 LEFT JOIN own_metrics USING (step, rank, row)
 -- of many leaves an argument that differs tells more than the noise of tensors, as in the step of a fused optimizer

@@ -193,6 +193,8 @@ WITH
             m.values_equal IS NULL AND p.row IN (SELECT row FROM late_digests) AS late_digest,
             target_norm = 0 AS is_zero,
             coalesce(target_content = golden_content, false) AS same_content,
+            coalesce(m.values_equal, target_content = golden_content, NOT other_digest(target_digest, golden_digest), false)
+            AND are_far_apart(target_norm, golden_norm, target_max, golden_max, target_min, golden_min) AS contradicts,
             target_data_name IS NOT NULL
             AND golden_data_name IS NOT NULL
             AND (content_problem IS NOT NULL OR m.measurement = 'unreadable') AS unreadable,
@@ -295,6 +297,7 @@ WITH
                 ),
                 if(other_dtype, 'error: the dtypes differ', NULL),
                 if(other_shape, 'error: the shapes differ', NULL),
+                if(contradicts, 'error: the recorded statistics differ and the contents do not; one of them is of another moment or dump', NULL),
                 if(by_digest AND other_digest, 'error: the digests differ', NULL),
                 if(by_digest AND other_number, 'error: the values differ', NULL),
                 if(
@@ -332,7 +335,7 @@ SELECT
         WHEN skipped THEN 'skipped'
         WHEN unreadable THEN 'unreadable'
         WHEN unrecorded THEN 'unrecorded'
-        WHEN same_content THEN 'equal'
+        WHEN same_content AND NOT contradicts THEN 'equal'
         ELSE 'compared'
     END AS outcome,
     CASE

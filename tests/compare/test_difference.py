@@ -149,12 +149,14 @@ def test_the_noise_factor_of_a_rule(tmp_path: Path) -> None:
 
 
 def test_saved_tensors_decide_over_their_statistics(tmp_path: Path) -> None:
-    """Equal statistics hide a difference of the elements; other ones make none of equal elements.
+    """Equal statistics hide a difference of the elements; ones rounded otherwise make none of equal elements.
 
-    A tensor whose file was lost is not equal, but may be different.
+    Statistics that are far apart are of other elements than the files have. A tensor whose file was lost is not equal,
+    but may be different.
     """
     arrays = {
         "equal": ([1.0, 2.0, -0.0, NAN], [1.0, 2.0, 0.0, NAN]),
+        "of_two_runs": ([1.0, 2.0, 3.0, 4.0], [1.0, 2.0, 3.0, 4.0]),
         "noise": ([1.0, 2.0, 3.0, 4.0], [1.0, 2.0 + 2**-21, 3.0, 4.0]),
         "swapped": ([1.0, 2.0, 3.0, 4.0], [2.0, 1.0, 3.0, 4.0]),
         "nan_moved": ([NAN, 1.0, 1.0, 1.0], [1.0, NAN, 1.0, 1.0]),
@@ -163,7 +165,8 @@ def test_saved_tensors_decide_over_their_statistics(tmp_path: Path) -> None:
     sides = []
     for side, folder in enumerate((tmp_path / "ours", tmp_path / "theirs")):
         data = {f"Torch.{name}.0.forward": call([tensor(1.0, data_name=f"{name}.npy")]) for name in arrays}
-        data["Torch.equal.0.forward"] = call([tensor(1.0 + side, data_name="equal.npy")])
+        data["Torch.equal.0.forward"] = call([tensor(1.0 + side / 1000, data_name="equal.npy")])
+        data["Torch.of_two_runs.0.forward"] = call([tensor(1.0 + side, data_name="of_two_runs.npy")])
         for name, pair in lost.items():
             data[f"Torch.{name}.0.forward"] = call([pair[side] | {"data_name": f"{name}.npy"}])
         files = {f"{name}.npy": np.array(pair[side], np.float32) for name, pair in arrays.items()}
@@ -171,6 +174,6 @@ def test_saved_tensors_decide_over_their_statistics(tmp_path: Path) -> None:
     compare(*sides, lake=tmp_path / "lake", name="both")
     found = {row["target_op"].split(".")[1]: row["difference"] for row in results(tmp_path / "lake", "both")}
     assert found == {
-        "equal": "equal", "noise": "noise", "swapped": "different", "nan_moved": "different",
-        "lost": None, "lost_and_away": "different",
+        "equal": "equal", "of_two_runs": "different", "noise": "noise", "swapped": "different",
+        "nan_moved": "different", "lost": None, "lost_and_away": "different",
     }  # fmt: skip

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -364,7 +365,7 @@ def test_a_damaged_type_is_named_in_one_line(tmp_path: Path) -> None:
     with lakeprobe.open(tmp_path / "lake", create=True) as lake:
         report = lake.ingest(path)
     assert report.notes == [
-        "run x.ckpt step 0 rank 0: left out, as they are not tensors, numbers or texts: a ( loat32)"
+        "run x.ckpt step 0 rank 0: not read, as they are not tensors, numbers or texts: a ( loat32)"
     ]
 
 
@@ -387,12 +388,13 @@ def test_names_that_collide_are_told_apart(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
-def test_a_tensor_that_cannot_be_read_is_not_called_equal(tmp_path: Path) -> None:
+def test_what_cannot_be_read_is_not_called_equal(tmp_path: Path) -> None:
     for name, value in (("npu", 1.0), ("gpu", 5.0)):
-        torch.save({"w": torch.ones(2), "s": torch.full((2,), value).to_sparse(), "f": {1}}, tmp_path / f"{name}.pt")
+        sparse, random_state = torch.full((2,), value).to_sparse(), numpy.full(3, value)
+        torch.save({"w": torch.ones(2), "s": sparse, "f": {1}, "r": random_state}, tmp_path / f"{name}.pt")
     with lakeprobe.open(tmp_path / "lake", create=True) as lake:
         for _ in range(2):  # as files, and when the lake has them
             result = lake.compare(tmp_path / "npu.pt", tmp_path / "gpu.pt", replace=True)
             rows = lake.sql("SELECT target_op, outcome, difference FROM results ORDER BY row").fetchall()
-            assert rows == [("w", "equal", "equal"), ("s", "unrecorded", None)]
+            assert rows == [("w", "equal", "equal"), *((name, "unrecorded", None) for name in ("s", "f", "r"))]
             assert "Verdict: partly compared" in str(result)
