@@ -1,20 +1,20 @@
 -- elsewhere: ops whose outputs another op of their kind has in the other run: they were paired with the wrong call.
--- grain: one op that is an event, or whose output differs, on a rank where some op has no counterpart
+-- grain: one op that is an event, or whose output differs, on a rank where some op of its API has no counterpart
 -- parameters: $comparison, $target, $golden; the views results, tensors and ops, the tables blame_events, blame_ops,
 --   blame_leaves and compared_units
 -- The same value means the same dtype, shape and statistics, to the last bit, or the same digest if there are no
 -- statistics.
--- An op that only one run has shifts the call numbers of later ops, so that ops of one name are different calls. All
+-- An op that only one run has shifts the call numbers of later ops of its name, so that these are different calls. All
 -- outputs that differ (constant ones do not count) have their value among the other run's outputs of that API. The target has
 -- as many of a value as golden: else one of them is missing. What it has more often, an op gives that changes nothing.
 WITH
     uneven AS (
-        SELECT DISTINCT step, rank FROM blame_ops WHERE side <> 'pair'
+        SELECT DISTINCT step, rank, api_key FROM blame_ops WHERE side <> 'pair'
     ),
     asked AS (
         SELECT step, rank, place, side, target_seq, golden_seq, api_key
         FROM blame_ops
-        SEMI JOIN uneven USING (step, rank)
+        SEMI JOIN uneven USING (step, rank, api_key)
         WHERE output_differs OR EXISTS (
             FROM blame_events AS events
             WHERE events.step = blame_ops.step AND events.rank = blame_ops.rank AND events.place = blame_ops.place
