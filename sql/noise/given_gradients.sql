@@ -1,7 +1,7 @@
--- given_gradients: ops that take a gradient that no recorded op made, and that differs: the first one of the backward pass, and
---   those of the optimizer.
--- grain: one op and the leaf that shows it
--- parameters: the tables noise_makers, noise_ops, noise_errors, noise_floors and noise_largest_before; thresholds
+-- given_gradients: ops that take a gradient that no recorded op made, and that differs: the first one of the backward pass, a
+--   number that was written, and those of the optimizer.
+-- grain: one op and the leaf that shows it. An op may be there twice
+-- parameters: the tables noise_makers, noise_leaves, noise_ops, noise_errors, noise_floors and noise_largest_before; thresholds
 WITH
     matmul_floor AS (
         SELECT floor FROM noise_floors WHERE rounding = 'matmul'
@@ -24,6 +24,23 @@ WITH
             AND coalesce(m.upper, 0) > greatest(
                 getvariable('outright_error'), getvariable('outright_factor') * floor, 10 * before.error
             )
+        GROUP BY m.number
+    ),
+    -- a number that the program wrote, as the weight of a term of the loss, of which an op makes the gradient of a tensor. Where
+    -- rounding moves a value over a kink, a gradient vanishes or has the other sign
+    weights AS (
+        SELECT m.number, min(m.row) AS row
+        FROM noise_makers AS m
+        JOIN noise_leaves AS l ON l.row = m.row
+        JOIN noise_errors AS made ON made.number = m.number
+        WHERE
+            m.phase = 'backward'
+            AND m.is_leaf
+            AND m.is_source
+            AND m.is_other_constant
+            AND m.n = 1
+            AND l.target_mean * l.golden_mean > 0
+            AND made.n > 1
         GROUP BY m.number
     ),
     largest AS (
@@ -67,5 +84,7 @@ WITH
             AND row_number() OVER (ORDER BY error > usual DESC NULLS LAST, number, row) = 1
     )
 FROM gradients
+UNION ALL
+FROM weights
 UNION ALL
 SELECT number, row FROM updates

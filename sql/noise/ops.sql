@@ -3,8 +3,8 @@
 -- parameters: the tables paired, target_ops and golden_ops
 -- place: the op's place in the target; an op that only golden has follows the paired op before it
 -- An extra op on one side shifts the call numbers of later calls, so that ops with one name are different calls. Such
---   ops are in different modules, or take other arguments at another place, and this query separates them, unless the
---   modules of the two programs differ anyway.
+--   ops are in different modules, or run at another place and take other arguments or are more in one run, and this query
+--   separates them, unless the modules of the two programs differ anyway.
 -- api: its own or, of a module of another name or the last of several ops that do what a normalisation of golden does, golden's
 -- is_leaf: not a module in which other ops were recorded; between two implementations, in which others were compared
 -- rounding: in a dump of modules alone that of a matrix product, where a module may have one inside
@@ -40,6 +40,13 @@ WITH
             ) AS is_crossing
         FROM named
         WINDOW calls AS (ORDER BY golden_seq)
+    ),
+    -- called more often in one run: all later calls have the number of another
+    uneven AS (
+        SELECT stem
+        FROM (SELECT stem, 1 AS calls FROM target_ops UNION ALL SELECT stem, -1 FROM golden_ops)
+        GROUP BY stem
+        HAVING sum(calls) <> 0
     ),
     target_modules AS (
         SELECT DISTINCT module_of(parent) FROM (SELECT DISTINCT parent FROM target_ops WHERE parent IS NOT NULL)
@@ -82,7 +89,7 @@ WITH
             AND t.op_kind = 'api'
             AND (
                 target_seq IN (FROM elsewhere)
-                OR (is_crossing AND takes_others AND t.direction = 'forward')
+                OR (is_crossing AND (takes_others OR t.stem IN (FROM uneven)) AND t.direction = 'forward')
             ) AS is_apart
         FROM crossing
         JOIN target_ops AS t ON t.seq = target_seq

@@ -29,7 +29,7 @@ FROM (SELECT EXISTS (FROM paired WHERE target_row IS NULL OR golden_row IS NULL)
 CROSS JOIN (
     SELECT
         bool_or(is_source AND phase = 'forward') AS are_there,
-        bool_or(differs AND phase <> 'forward' AND is_float AND n > 1) AS are_gradients
+        bool_or(differs AND phase <> 'forward' AND is_float AND (n > 1 OR is_other_constant)) AS are_gradients
     FROM noise_makers
     WHERE (differs OR has_other_sums) AND (is_source OR phase = 'optimizer')
 ) AS sources

@@ -103,7 +103,8 @@ WITH
             'added' AS evidence,
             NULL::INTEGER AS row,
             CASE
-                WHEN score >= getvariable('certain_score') AND upper_out >= 1e-3 AND phase = 'forward' THEN 1
+                -- a shift, which always comes first, may be what this brought about
+                WHEN score >= getvariable('certain_score') AND (upper_out >= 1e-3 OR lower_out > 10 * most) AND phase = 'forward' THEN 1
                 WHEN shifted.class = 1 THEN 1
                 WHEN noise_gradients.number IS NOT NULL THEN 2
                 WHEN score >= 0.6 * max(score) OVER phases THEN 2
