@@ -16,8 +16,9 @@ from itertools import chain, islice
 import numpy
 
 from lakeprobe.mapping.align import best_path
+from lakeprobe.mapping.ends import differing_ends
 from lakeprobe.mapping.ops import Op, distance, has_few_digits, relation
-from lakeprobe.mapping.tensors import Matches, Tensor, Tensors, presume
+from lakeprobe.mapping.tensors import Matches, Tensor, Tensors, are_on_two_ways, presume
 from lakeprobe.mapping.units import OUTPUT, PARAMETERS, Numbers, Unit
 
 _MOST_MEMBERS = 64
@@ -67,7 +68,7 @@ def presume_places(target: Unit, golden: Unit, matches: Matches) -> None:
     ]
     made = tuple(of_side for of_side, _ in first)
     held = tuple(of_side for _, of_side in first)
-    for tensor, other in chain(_sources(held), _fed_alike(held[0])):
+    for tensor, other in chain(_sources(held), _fed_alike(held[0]), _ends(target, golden)):
         presume(tensor, other)
     shown_in = [[(op, *_shown(op)) for op in ops] for ops in sides]
     numbers = {tensor: number for number, pair in enumerate(_known(matches)) for tensor in pair}
@@ -205,6 +206,13 @@ def _fed_alike(held: Sequence[Tensor]) -> Iterator[tuple[Tensor, Tensor]]:
                 yield tensor, other
 
 
+def _ends(target: Unit, golden: Unit) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield what the forward passes end with, if both differ from all that the other run has."""
+    last = differing_ends(target, golden)
+    if last is not None and all(tensor.like is None for tensor in last):
+        yield last
+
+
 def _multiplied_with(parameter: Tensor) -> list[tuple[Op, Tensor | None]]:
     """Return the calls that take a matrix, each with the other tensor that it takes, if only this run has that one."""
     found: list[tuple[Op, Tensor | None]] = []
@@ -313,7 +321,8 @@ def _presume_best(
 
     def score(tensor: Tensor, other: Tensor) -> float:
         one, two = made[0][tensor], made[1][other]
-        if None not in shown[tensor] | shown[other] and shown[tensor].isdisjoint(shown[other]):
+        are_apart = None not in shown[tensor] | shown[other] and shown[tensor].isdisjoint(shown[other])
+        if are_apart or are_on_two_ways(tensor.leaf, other.leaf):
             return 0.0
         kind = 0.0 if one.is_view or two.is_view else min(1.0, relation(one, two))
         are_last = tensor in lasts[0] and other in lasts[1]
@@ -327,11 +336,11 @@ def _presume_best(
 
 def _presume(tensor: Tensor, other: Tensor) -> None:
     """Presume that two tensors are at the same place, unless one is a step on the way to what agrees."""
-    if not (tensor.is_rejoining or other.is_rejoining):
+    if not (tensor.is_rejoining or other.is_rejoining or are_on_two_ways(tensor.leaf, other.leaf)):
         presume(tensor, other)
 
 
 def _lasts(tensors: list[Tensor], results: _Results) -> set[Tensor]:
-    """Return the tensors that no op turns into another one with the same support and size."""
+    """Return the tensors that no op takes whose result has the same support and size, be it the tensor itself."""
     of_class = set(tensors)
-    return {tensor for tensor in tensors if not (of_class & results.get(tensor, set())) - {tensor}}
+    return {tensor for tensor in tensors if of_class.isdisjoint(results.get(tensor, ()))}

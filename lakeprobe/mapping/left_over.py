@@ -6,7 +6,7 @@ a mask that is made differently. These rows are counted separately, each with it
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 
 import numpy
 from msgspec import Struct, field
@@ -21,8 +21,9 @@ _MASKED = -5e3
 _NEAR = 0.05
 """How far scores of 16 bits may have come apart that differ in their masks alone. They are compared before it, too."""
 
-INSIDE, STRUCTURE = "inside", "structure"
-"""Outcomes of a row without counterpart that has a reason: a step in between, or an op that computes nothing."""
+INSIDE, STRUCTURE, UNMATCHED = "inside", "structure", "unmatched"
+"""Outcomes of a row without counterpart that has a reason: a step in between, an op that computes nothing, or one that
+the other run skips."""
 
 
 class LeftOver(Struct, frozen=True):
@@ -51,11 +52,13 @@ def explain(
     paired: Sequence[Leaf],
     others: Sequence[Leaf],
     notes: Mapping[Tensor, str],
+    skipped: Set[Op],
 ) -> LeftOver:
     """Return the reasons for the rows of one side without counterpart.
 
     `paired` has the paired leaves of the side, and `others` the leaf that each is compared with. `partner` has for each
     tensor its number in the other run, or -1. `notes` has what is known of some tensors (mapping/layouts.py).
+    `skipped` are the ops that the other run skips (mapping/skipped.py).
     """
     places = numpy.array([leaf.place for leaf in paired], dtype=numpy.int64)
     compared = numpy.zeros(len(unit.leaves), dtype=bool)
@@ -67,12 +70,17 @@ def explain(
     evidence = set(unit.columns.op[unit.columns.is_evidence].tolist())
     for place in numpy.flatnonzero(counterpart < 0).tolist():
         op = unit.ops[place]
+        if op in skipped:
+            left.add(op.seq, None, UNMATCHED, "the other run goes on with what goes in here")
+            continue
         why = _of_alone(op, place in evidence, reached[place], leading[place]) or between.get(op)
         if why is not None:
             left.add(op.seq, None, *why)
     for place in numpy.flatnonzero(~compared & (tensors.of_leaf >= 0)).tolist():
         leaf, op = unit.leaves[place], unit.ops[unit.columns.op[place]]
         tensor = tensors.all[tensors.of_leaf[place]]
+        if op in skipped:
+            continue
         if tensor in notes:
             left.add(op.seq, leaf.row, INSIDE, notes[tensor])
         elif sight[tensor.number] >= 0 and not op.is_view:

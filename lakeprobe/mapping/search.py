@@ -20,6 +20,7 @@ from lakeprobe.mapping.gathered import compare_gathered
 from lakeprobe.mapping.left_over import INSIDE, LeftOver, are_masked_otherwise, explain, masks
 from lakeprobe.mapping.ops import Op
 from lakeprobe.mapping.row_pairs import RowPair, pair_rows
+from lakeprobe.mapping.skipped import find_skipped
 from lakeprobe.mapping.tensors import match_tensors
 from lakeprobe.mapping.units import Words, read_unit
 
@@ -60,11 +61,13 @@ def _search(connection: duckdb.DuckDBPyConnection, target: UnitPlace, golden: Un
     fused, fused_notes = compare_fused(ours, theirs, matches)
     notes |= fused_notes | layouts.of_padded(ours, theirs, matches)
     found = _with_others(found, [*gathered, *fused])
+    skipped = find_skipped(pairs, ours, theirs, matches)
+    found = [row for row in found if row.target.op not in skipped[0] and row.golden.op not in skipped[1]]
     shown = [row.target for row in found], [row.golden for row in found]
     left = [
-        explain(unit, tensors, partner, own, others, notes)
-        for unit, tensors, partner, own, others in zip(
-            (ours, theirs), matches.sides, matches.partner, shown, shown[::-1], strict=True
+        explain(unit, tensors, partner, own, others, notes, missing)
+        for unit, tensors, partner, own, others, missing in zip(
+            (ours, theirs), matches.sides, matches.partner, shown, shown[::-1], skipped, strict=True
         )
     ]
     masked = [row for row in found if are_masked_otherwise(row.target, row.golden)]

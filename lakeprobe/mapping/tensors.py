@@ -61,6 +61,7 @@ class Tensor(Struct, eq=False):
     `partner`: the same tensor in the other run.
     `presumed`: the tensor at the same place of the other program, with different values (mapping/descent.py).
     `is_rejoining`: only one run has it, but both have what is made of it. It is a step on another path to the same.
+    `is_summed_up`: only one run has it, but both have a single number that is made of it, such as a loss.
     `is_partial`: a partial sum, whose summands the other run adds in another order.
     """
 
@@ -70,6 +71,7 @@ class Tensor(Struct, eq=False):
     partner: Tensor | None = None
     presumed: Tensor | None = None
     is_rejoining: bool = False
+    is_summed_up: bool = False
     is_partial: bool = False
 
     @property
@@ -143,8 +145,18 @@ def are_same(target: Leaf, golden: Leaf) -> bool:
 
 
 def is_step(leaf: Leaf) -> bool:
-    """Return whether `leaf` shows a tensor that only its own run has, though what is made of it agrees."""
-    return leaf.tensor is not None and leaf.tensor.is_rejoining
+    """Return whether `leaf` shows a tensor that only its own run has, though what is made of it agrees.
+
+    A small difference may not show in a single number, but steps that are far apart do not give the same one.
+    """
+    return leaf.tensor is not None and (leaf.tensor.is_rejoining or leaf.tensor.is_summed_up)
+
+
+def are_on_two_ways(target: Leaf, golden: Leaf) -> bool:
+    """Return whether the two are steps, far apart, of which both runs make the same single number."""
+    if target.tensor is None or golden.tensor is None or distance(target, golden) <= _NEAR:
+        return False
+    return target.tensor.is_summed_up and golden.tensor.is_summed_up
 
 
 def is_partial(leaf: Leaf) -> bool:
@@ -304,7 +316,7 @@ def _same_sums(columns: Columns, ours: Numbers, theirs: Numbers) -> Numbers:
     norm, other_norm = columns.norm[ours], columns.norm[theirs]
     mean, other_mean = columns.mean[ours], columns.mean[theirs]
     with numpy.errstate(invalid="ignore"):
-        slack = _SAME_SUM * numpy.fmax(norm, other_norm)
+        slack = _SAME_SUM * numpy.fmax(numpy.abs(norm), numpy.abs(other_norm))  # of a single number it has a sign
         is_unknown = ~(numpy.isfinite(norm) & numpy.isfinite(other_norm))
         has_mean = columns.has_mean[ours] & columns.has_mean[theirs]
         same_mean = ~has_mean | (numpy.abs(mean - other_mean) <= slack)
@@ -315,25 +327,32 @@ def _same_sums(columns: Columns, ours: Numbers, theirs: Numbers) -> Numbers:
 def _mark_rejoining(unit: Unit, side: Tensors, partner: Numbers, agrees: Numbers) -> None:
     """Mark the tensors without partner that lead to one with a partner, over the ops that use them.
 
-    A single number, such as a loss, may agree downstream of a small difference, so it does not count; nor does what
-    agrees by chance. Numbers picked by size (topk, argmax, a comparison) may agree though their source does not.
+    A single number, such as a loss, may agree downstream of a small difference, so what leads to one alone is marked as
+    summed up. What agrees by chance does not count. Numbers picked by size (topk, argmax, a comparison) may agree
+    though their source does not.
     """
     columns, tensor = unit.columns, side.of_leaf
     taken_alone = (tensor >= 0) & (columns.role != OUTPUT)
     taken_alone[taken_alone] = partner[tensor[taken_alone]] < 0
-    near = (agrees & (columns.elements[side.leaf] > 1)).tolist()
+    near, is_number = agrees.tolist(), (columns.elements[side.leaf] == 1).tolist()
     for place in numpy.unique(columns.op[taken_alone])[::-1].tolist():
         shown = [(leaf.role, leaf.tensor) for leaf in unit.ops[place].leaves if leaf.tensor is not None]
         agreeing = [
             each
             for role, each in shown
-            if role == "output" and (each.is_rejoining or (near[each.number] and not _is_chance(each)))
+            if role == "output"
+            and (each.is_rejoining or each.is_summed_up or (near[each.number] and not _is_chance(each)))
         ]
         if not agreeing:
             continue
         taken = {tensor for role, tensor in shown if role != "output"}
-        kinds = {tensor.leaf.kind for tensor in agreeing if tensor not in taken}
+        rejoining = [
+            each for each in agreeing if each.is_rejoining or not (each.is_summed_up or is_number[each.number])
+        ]
+        kinds = {tensor.leaf.kind for tensor in rejoining if tensor not in taken}
         for tensor in taken:
+            if tensor.partner is None and tensor.leaf.kind == "float" and not rejoining:
+                tensor.is_summed_up = True
             if tensor.partner is None and not tensor.is_rejoining:
                 tensor.is_rejoining = "float" in kinds if tensor.leaf.kind == "float" else bool(kinds)
 

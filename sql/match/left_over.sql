@@ -1,6 +1,7 @@
 -- left_over: the rows without counterpart that the search can explain.
 -- grain: one row of the comparison
--- outcome: inside (an intermediate step between tensors that are compared) or structure (computes nothing)
+-- outcome: inside (an intermediate step between tensors that are compared), structure (computes nothing) or unmatched
+--   (an op that the other program skips)
 WITH
     alone AS (
         SELECT pairing.row, 'target' AS side, leaf.seq, leaf.row AS own_row

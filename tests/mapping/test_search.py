@@ -573,3 +573,122 @@ def test_a_shape_tells_which_leaf_is_meant_only_where_one_has_it(
     monkeypatch.setattr(row_pairs.layouts, "of_pair", lambda leaf, other: "")
     rows.around(by_value=False)
     assert len(added) == paired
+
+
+def layers(*, biased: bool = True, rectified: bool = True, added: bool = True) -> Json:
+    """Two layers in a function each, a ReLU, a sum and a norm; without some of them other numbers come out."""
+    first, second = tensor(3.1), tensor(3.3 if biased else 2.9)
+    weights = [tensor(0.6, (8, 8)), tensor(0.4, (8,))]
+    taken = tensor(3.3 if biased else 2.9, smallest=0.0) if rectified else second
+    total = tensor(4.3 + biased + 2 * rectified) if added else taken
+    found = {
+        "Functional.linear.0.forward": call([tensor(1.5), tensor(0.7, (8, 8)), tensor(0.3, (8,))], first),
+        "Functional.linear.1.forward": call([first, *(weights if biased else weights[:1])], second),
+    }
+    if rectified:
+        found["Functional.relu.0.forward"] = call([second], taken)
+    if added:
+        found["Tensor.__add__.0.forward"] = call([first, taken], total)
+    given = tensor(6.0 + biased + 2 * rectified + 4 * added)
+    return found | {"Functional.layer_norm.0.forward": call([total, tensor(0.9, (8,))], given)}
+
+
+def layers_in_steps() -> Json:
+    """The same with the bias of each layer added in an op of its own."""
+    return {
+        "Functional.matmul.0.forward": call([tensor(1.5), tensor(0.7, (8, 8))], tensor(2.7)),
+        "Tensor.__add__.0.forward": call([tensor(2.7), tensor(0.3, (8,))], tensor(3.1)),
+        "Functional.matmul.1.forward": call([tensor(3.1), tensor(0.6, (8, 8))], tensor(2.9)),
+        "Tensor.__add__.1.forward": call([tensor(2.9), tensor(0.4, (8,))], tensor(3.3)),
+        "Functional.relu.0.forward": call([tensor(3.3)], tensor(3.3, smallest=0.0)),
+        "Tensor.__add__.2.forward": call([tensor(3.1), tensor(3.3, smallest=0.0)], tensor(7.3)),
+        "Functional.layer_norm.0.forward": call([tensor(7.3), tensor(0.9, (8,))], tensor(13.0)),
+    }
+
+
+@pytest.mark.parametrize("swapped", [False, True], ids=["missing", "additional"])
+@pytest.mark.parametrize(
+    ("program", "cause"),
+    [
+        (layers(), None),
+        (layers(biased=False), "Tensor.__add__.1.forward"),
+        (layers(rectified=False), "Functional.relu.0.forward"),
+        (layers(added=False), "Tensor.__add__.2.forward"),
+    ],
+    ids=["equal", "bias", "relu", "residual"],
+)
+def test_an_op_that_the_other_program_skips_is_named(
+    tmp_path: Path, program: Json, cause: str | None, swapped: bool
+) -> None:
+    runs = dump(tmp_path / "fused", "pytorch", program), dump(tmp_path / "steps", "mindspore", layers_in_steps())
+    with lakeprobe.open(tmp_path / "lake", create=True) as lake:
+        result = lake.compare(*(runs[::-1] if swapped else runs))
+        first = result.first_difference().ranks.select("op").fetchall()
+        suspects = result.blame().suspects.select("op").fetchall()
+    assert [op for (op,) in first if op] == ([cause] if cause else [])
+    assert [op for (op,) in suspects[:1]] == ([cause] if cause else [])
+
+
+def number(value: float) -> Json:
+    """A single number, whose norm is recorded with its sign."""
+    return {**tensor(value, ()), "Max": value, "Min": value, "Mean": value, "Norm": value}
+
+
+def trained(program: Json, gradient: float) -> Json:
+    """A program with the backward call of the layer before its loss."""
+    gradients = [tensor(gradient, (4, 8)), tensor(2 * gradient, (8, 8))]
+    layer = {"Functional.linear.0.forward": call([tensor(1.5), tensor(0.7, (8, 8))], tensor(3.1))}
+    backward = {"input": [tensor(3 * gradient)], "output": gradients}
+    return layer | program | {"Functional.linear.0.backward": backward}
+
+
+@pytest.mark.parametrize(("loss", "cause"), [(0.7, None), (5.6, "Tensor.__truediv__.0.forward")], ids=["equal", "sum"])
+def test_a_sum_that_only_one_program_divides_is_named_where_it_is_divided(
+    tmp_path: Path, loss: float, cause: str | None
+) -> None:
+    fused = {"Functional.cross_entropy.0.forward": call([tensor(3.1)], number(loss))}
+    steps = {
+        "Functional.log_softmax.0.forward": call([tensor(3.1)], tensor(-0.1, smallest=-5.0)),
+        "Tensor.sum.0.forward": call([tensor(-0.1, smallest=-5.0)], number(-5.6)),
+        "Tensor.__neg__.0.forward": call([number(-5.6)], number(5.6)),
+        "Tensor.__truediv__.0.forward": call([number(5.6)], number(0.7)),
+    }
+    ours = dump(tmp_path / "fused", "pytorch", trained(fused, 0.2 * loss / 0.7))
+    theirs = dump(tmp_path / "steps", "mindspore", trained(steps, 0.2))
+    with lakeprobe.open(tmp_path / "lake", create=True) as lake:
+        first = lake.compare(ours, theirs).first_difference().ranks.select("op").fetchall()
+    assert [op for (op,) in first if op] == ([cause] if cause else [])
+
+
+def test_a_minus_before_the_loss_need_not_be_recorded(tmp_path: Path) -> None:
+    """The last numbers of the forward passes differ in their sign alone; gradients differ for another reason."""
+    fused = {"Functional.cross_entropy.0.forward": call([tensor(3.1)], number(0.7))}
+    steps = {
+        "Functional.log_softmax.0.forward": call([tensor(3.1)], tensor(-0.1, smallest=-5.0)),
+        "Tensor.mean.0.forward": call([tensor(-0.1, smallest=-5.0)], number(-0.7)),
+    }
+    ours = dump(tmp_path / "fused", "pytorch", trained(fused, 0.9))
+    theirs = dump(tmp_path / "steps", "mindspore", trained(steps, 0.2))
+    with lakeprobe.open(tmp_path / "lake", create=True) as lake:
+        lake.compare(ours, theirs)
+        differing = lake.sql("SELECT target_op FROM results WHERE difference = 'different'").fetchall()
+    assert {op for (op,) in differing} == {"Functional.linear.0.backward"}
+
+
+def test_steps_to_one_number_that_are_far_apart_do_not_pair(tmp_path: Path) -> None:
+    """One program negates the mean of what the other computes with the opposite sign."""
+    start = {"Functional.linear.0.forward": call([tensor(1.5), tensor(0.7, (8, 8))], tensor(3.1))}
+    ours = start | {
+        "Tensor.__sub__.0.forward": call([tensor(3.1)], tensor(-0.1, smallest=-1.4)),
+        "Torch.mean.0.forward": call([tensor(-0.1, smallest=-1.4)], number(-0.27)),
+        "Tensor.__rmul__.0.forward": call([number(-0.27)], number(0.135)),
+    }
+    theirs = start | {
+        "Tensor.__sub__.0.forward": call([tensor(3.1)], tensor(1.4, smallest=0.1)),
+        "Tensor.mean.0.forward": call([tensor(1.4, smallest=0.1)], number(0.27)),
+        "Tensor.__rmul__.0.forward": call([number(0.27)], number(0.135)),
+    }
+    _, summary = rows_of(
+        tmp_path / "lake", dump(tmp_path / "one", "pytorch", ours), dump(tmp_path / "two", "mindspore", theirs)
+    )
+    assert summary.beyond_noise == ()

@@ -7,7 +7,7 @@ from torch.nn import functional
 FRAMEWORK = "torch"
 DEFECTS = {
     "tanh": r"attention|tanh|sigmoid",
-    "mask": r"attention|masked_fill|softmax",
+    "mask": r"attention|masked_fill|softmax|__add__\.145\.",
     "context": r"decoder|cat|gru_cell",
     "weight": r"decoder\.cell|gru_cell\.0\.",
     "encoder": r"encoder|gru\.0\.",

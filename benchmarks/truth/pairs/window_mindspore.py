@@ -7,7 +7,7 @@ from mindspore import Parameter, Tensor, nn, ops
 FRAMEWORK = "mindspore"
 DEFECTS = {
     "scale": r"blocks\.0|[mM]ul|__mul__|[mM]at[mM]ul|truediv|Div",
-    "mask": r"blocks\.1|[wW]here|[sS]elect|[mM]asked|[sS]oftmax",
+    "mask": r"blocks\.1|__add__.*stages\.1\.attn|[wW]here|[sS]elect|[mM]asked|[sS]oftmax",
     "order": r"blocks\.0|[tT]ranspose|[rR]eshape|[mM]at[mM]ul",
     "act": r"blocks\.2|[gG]elu|[gG]e[lL][uU]",
     "weight": r"join|[dD]ense|[mM]at[mM]ul",
