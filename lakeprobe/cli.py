@@ -12,7 +12,7 @@ import typer
 
 from lakeprobe.commands.layout import Group
 from lakeprobe.diagnostics import ExitCode, Volume, crash, fail, speak
-from lakeprobe.errors import LakeprobeError, UsageError
+from lakeprobe.errors import LakeError, LakeprobeError, UsageError
 from lakeprobe.lake.interrupting import heeding_ctrl_c
 from lakeprobe.output import document, prepare_streams
 from lakeprobe.system.files import check_text, has_working_directory
@@ -77,6 +77,13 @@ _NOWHERE = UsageError(
     "the working directory was removed; change to another folder, or give every path from / on, that of --lake too"
 )
 
+_NO_MEMORY = LakeError(
+    "there is not enough memory; end other programs, raise the limit (ulimit -v, or that of the container), or choose "
+    "fewer units with --rank and --step"
+)
+_SIGNS_OF_NO_MEMORY = ("can't start new thread", "failed to map segment from shared object")
+"""What Python says where there is no memory for the stack of a thread, and for the code of a library."""
+
 
 def main() -> None:
     """Run the command line. Exits with a code of `lakeprobe.diagnostics.ExitCode`."""
@@ -92,5 +99,13 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.exit(ExitCode.INTERRUPTED)
     except Exception as error:  # noqa: BLE001 the last resort: a bug must not exit with the code of findings
-        is_nowhere = isinstance(error, FileNotFoundError) and not has_working_directory()
-        sys.exit(fail(_NOWHERE) if is_nowhere else crash(error))
+        lacking = _lacking(error)
+        sys.exit(fail(lacking) if lacking else crash(error))
+
+
+def _lacking(error: Exception) -> LakeprobeError | None:
+    """Return the error for what the system lacks where any statement may meet it; None for a bug."""
+    if isinstance(error, FileNotFoundError) and not has_working_directory():
+        return _NOWHERE
+    is_starved = isinstance(error, MemoryError) or any(sign in str(error) for sign in _SIGNS_OF_NO_MEMORY)
+    return _NO_MEMORY if is_starved else None

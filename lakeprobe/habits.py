@@ -99,6 +99,12 @@ OPTIONS: Mapping[str, Hints] = {
 """By command of lakeprobe (lakeprobe: before any), and there by options of msprobe's command that does the same."""
 
 
+def unread_mapping(words: Iterable[str]) -> str:
+    """Return what to say of surplus arguments if `words` has a mapping option without a file, and else nothing."""
+    is_empty = any(word.startswith("--") and word.endswith("-mapping=") for word in words)
+    return ". The file of a mapping option ends in .yaml or .yml" if is_empty else ""
+
+
 def unknown_option(command: str, words: Iterable[str], takes_value: Mapping[str, bool]) -> str | None:
     """Return what to say of the first of `words` that is an option and none of `command`; None if there is none.
 

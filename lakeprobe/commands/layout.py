@@ -15,6 +15,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup, TyperOption
 
 from lakeprobe import diagnostics, habits, output
+from lakeprobe.errors import UsageError
 from lakeprobe.table_text import fold
 
 GROUPS: dict[str, tuple[str, ...]] = {
@@ -146,7 +147,14 @@ class Command(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> Any:
         """Read the options and arguments."""
         _refuse_unknown(self, ctx, args)
-        return super().parse_args(ctx, args)
+        ctx.allow_extra_args = True  # they are told here, with a hint
+        surplus: list[str] = super().parse_args(ctx, list(args))
+        if not ctx.resilient_parsing:
+            if surplus:
+                extra = output.shown(" ".join(surplus))
+                ctx.fail(f"Got unexpected extra argument(s) ({extra}){habits.unread_mapping(args)}")
+            _refuse_no_place(ctx.params)
+        return surplus
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """Return the words of the usage line: RUN is required, [RUN] is not; typer would write {RUN}."""
@@ -164,6 +172,13 @@ def _refuse_unknown(command: TyperCommand | TyperGroup, ctx: Any, words: Iterabl
     problem = habits.unknown_option(command.name or "", words, takes_value)
     if problem and not ctx.resilient_parsing:
         ctx.fail(problem)
+
+
+def _refuse_no_place(values: Mapping[str, Any]) -> None:
+    """Raise UsageError where a file or folder to write has no name, or that by which others mean stdout."""
+    for name in ("out", "output"):
+        if values.get(name) in ("", "-"):
+            raise UsageError(f"{values[name]!r} names no file or folder to write to; name one, such as ./out")
 
 
 def _writing(help_option: Any) -> Any:

@@ -21,7 +21,7 @@ from lakeprobe.compare.plan import Asked, Side
 from lakeprobe.errors import DumpError, UsageError
 from lakeprobe.ingest.run import IngestReport, opened, read_dumps, renamed, run_name
 from lakeprobe.ingest.unit import Again, fingerprint_of, known_fingerprint, source_of
-from lakeprobe.lake import layout, store
+from lakeprobe.lake import layout, staging, store
 from lakeprobe.lake.layout import UnitKey
 from lakeprobe.lake.unit import read_dump
 from lakeprobe.readers.locate import Located, locate, locate_run
@@ -207,11 +207,12 @@ def _was_read_from(lake: Path, run: str, dump: Located) -> bool:
 
 
 def _is_unchanged(lake: Path, run: str, dump: Located) -> bool:
-    """Return whether the run was read from files with the same fingerprint."""
-    for place, sources in _units(dump):
-        known = known_fingerprint(lake, UnitKey(run, *place))
-        if known is None or known[0] != fingerprint_of(sources, known[1]):
-            return False
+    """Return whether the run was read from files with the same fingerprint. Raises LakeError for one not readable."""
+    with staging.unchanged(lake):
+        for place, sources in _units(dump):
+            known = known_fingerprint(lake, UnitKey(run, *place))
+            if known is None or known[0] != fingerprint_of(sources, known[1]):
+                return False
     return True
 
 

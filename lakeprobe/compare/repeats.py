@@ -61,6 +61,10 @@ def measure(
         report = compare(
             repeat, golden, lake=lake, name=label, steps=steps, ranks=ranks, replace=False, jobs=jobs, progress=progress
         )
+        if any(pair.target == pair.golden for pair in report.pairs):
+            raise UsageError(
+                f"{repeat} is the golden run itself, which shows no noise; name another run of its program"
+            )
         reports.append(report)
     run = reports[0].pairs[0].golden.run
     name = layout.check_name(run if name is None else name, "noise")

@@ -148,7 +148,7 @@ def compare_units(task: PairTask, when_over: limits.WhenOver = lambda: None) -> 
             own_metrics = _keep_metrics(connection, rule)
             for view in ("differences", "verdicts"):
                 materialize(connection, rule, pending, view)
-            idle = () if task.mappings.is_empty else tuple(_rows(connection, resources.sql("match/idle_lines")))
+            idle = _idle_lines(connection, task.mappings, rule)
             is_rounding = _find_suspects(writer, connection, task)
             searched = searching.write(writer, connection, task.staged) if searching.is_used(rule) else None
             rows = _write(writer, connection, rule, task.staged / RESULTS_FILE)
@@ -200,7 +200,7 @@ def _prepare(
         other_names = other_names and not is_found
     mapping_tables.create(connection, task.mappings, other_names)
     is_mapped = bool(_only_value(connection, "SELECT other_names FROM comparison_kind"))
-    if not rules.names(rule).isdisjoint(stages.WITH_STACKS):
+    if _reads_stacks(rule):
         _load_stacks(connection)
     pending = stages.define(connection, Case(rule, is_mapped or not task.mappings.is_empty))
     noise.load_repeats(
@@ -210,6 +210,20 @@ def _prepare(
     connection.execute("SET disabled_optimizers = 'build_side_probe_side'")
     lock(connection)
     return rule, pending
+
+
+def _idle_lines(
+    connection: duckdb.DuckDBPyConnection, mappings: Mappings, rule: Rule
+) -> tuple[tuple[str, str, str], ...]:
+    """Return the names in the user's mapping files that the runs do not have: mapping, side and name."""
+    files = [] if mappings.is_empty else ["idle_lines"]
+    if mappings.layers and _reads_stacks(rule):
+        files.append("idle_layers")
+    return tuple(row for file in files for row in _rows(connection, resources.sql(f"match/{file}")))
+
+
+def _reads_stacks(rule: Rule) -> bool:
+    return not rules.names(rule).isdisjoint(stages.WITH_STACKS)
 
 
 def create_shared_tables(connection: duckdb.DuckDBPyConnection) -> None:

@@ -8,12 +8,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lakeprobe.analysis.transfers import keep_transfers
+from lakeprobe.errors import UsageError
 from lakeprobe.lake.layout import UnitKey
 from lakeprobe.layouts import dtensor
 from lakeprobe.layouts import mesh as meshes
 from lakeprobe.layouts.cut import Cut
 from lakeprobe.layouts.mesh import STAGES, Mesh, Seen
 from lakeprobe.layouts.names import Named, Op, Piece
+from lakeprobe.output import few_ranges
 
 
 def mesh_of(cut: Cut) -> Mesh:
@@ -47,14 +49,14 @@ def _groups(cut: Cut) -> dict[tuple[int, ...], bool]:
 
 
 def pieces_of(cut: Cut, mesh: Mesh) -> tuple[list[Piece], dict[int, int]]:
-    """The programs of the ranks, each once, and which of them a rank runs."""
+    """The programs of the ranks, each once, and which of them a rank runs. Raises UsageError for a rank without one."""
     programs = dict(cut.rows("programs", cut.run_and_step))
     expert_axis = _expert_axis(cut, mesh)
     found: dict[tuple[int, int, str], int] = {}
     pieces: list[Piece] = []
     piece_of = {}
     keyed = sorted(
-        ((mesh.at(rank, STAGES), mesh.at(rank, expert_axis) if expert_axis else 0, programs[rank]), rank)
+        ((mesh.at(rank, STAGES), mesh.at(rank, expert_axis) if expert_axis else 0, programs.get(rank, "")), rank)
         for rank in cut.ranks
     )
     for key, rank in keyed:
@@ -62,6 +64,11 @@ def pieces_of(cut: Cut, mesh: Mesh) -> tuple[list[Piece], dict[int, int]]:
             found[key] = len(pieces)
             pieces.append(piece(cut, UnitKey(cut.run, cut.step, rank), key[0], key[1]))
         piece_of[rank] = found[key]
+    if idle := sorted(rank for rank, number in piece_of.items() if not pieces[number].ops):
+        raise UsageError(
+            f"{cut.run} has no call of a module or API on rank {few_ranges(idle)} of step {cut.step}, by which ranks "
+            "are merged; compare it as it is, as checkpoints, folders of tensors and debug points are"
+        )
     return pieces, piece_of
 
 

@@ -130,8 +130,10 @@ def read(source: Source, content_of: ContentOf, emit: Emit) -> Summary:
     write = _Parameters(tables, "mindspore" if kind == "MindSpore" else "pytorch", saved)
     for name, tensor in saved.tensors.items():
         write.tensor(name, tensor)
+    for name, unread in saved.unread.items():
+        write.unread(name, unread.dtype, unread.shape)
     for name, made_by in saved.left_out.items():
-        write.unread(name, made_by)
+        write.left_out(name, made_by)
     for name, value in saved.values.items():
         tables.add(name, parameter(name), _scalar(value))
     summary = tables.summary
@@ -143,8 +145,11 @@ def read(source: Source, content_of: ContentOf, emit: Emit) -> Summary:
             f"parameters differ between ranks that should hold the same: {', '.join(saved.apart[:_MOST_NAMED])}"
             f"{' and more' if len(saved.apart) > _MOST_NAMED else ''}; training let them drift apart"
         )
+    if saved.unread:
+        types = {name: unread.dtype for name, unread in saved.unread.items()}
+        summary.notes.append(f"these have no values, as their element types are not read: {_shown(types)}")
     if saved.left_out:
-        summary.notes.append(_left_out(saved.left_out))
+        summary.notes.append(f"not read, as they are not tensors, numbers or texts: {_shown(saved.left_out)}")
     return tables.close()
 
 
@@ -198,16 +203,21 @@ def _read_file(path: Path) -> tuple[Saved, str]:
 
 
 def _add(together: Saved, shard: Saved, path: Path) -> None:
-    twice = [*(shard.tensors.keys() & together.tensors.keys()), *(shard.values.keys() & together.values.keys())]
+    twice = _names(shard) & _names(together)
     if twice:
         raise DumpError(
             f"{path}: {min(twice)!s:.80} is in an earlier shard too; remove the shard of the other checkpoint"
         )
     together.tensors |= shard.tensors
     together.values |= shard.values
+    together.unread |= shard.unread
     together.left_out |= shard.left_out
     if together.shared is not None:
         together.shared |= shard.shared or {}
+
+
+def _names(saved: Saved) -> set[str]:
+    return {*saved.tensors, *saved.unread, *saved.values}
 
 
 def _check_index(path: Path, saved: Saved) -> None:
@@ -218,7 +228,8 @@ def _check_index(path: Path, saved: Saved) -> None:
         if len(data) > LARGEST_CHECKPOINT_HEADER:
             raise DumpError(f"{path} is larger than {LARGEST_CHECKPOINT_HEADER >> 20} MiB; it is not an index")
         named = json.loads(data)["weight_map"]
-        missing = [(name, file) for name, file in named.items() if name not in saved.tensors]
+        known = _names(saved)
+        missing = [(name, file) for name, file in named.items() if name not in known]
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise DumpError(f"{path} is not an index of shards ({error!s:.80}); copy it again") from error
     if missing:
@@ -242,10 +253,17 @@ class _Parameters:
             shared = None if self._shared is None else {"shares": self._shared.get(name)}
             self._tables.add(name, parameter(name), leaf, extra=shared)
 
-    def unread(self, name: str, made_by: str) -> None:
-        """Write what is left out as a tensor that was not recorded, so that no comparison calls it equal."""
-        is_tensor = "tensor" in made_by.lower()  # sparse, quantized, of a subclass
-        head = {"type": self._tensor_type if is_tensor else made_by, "dtype": None, "shape": None}
+    def unread(self, name: str, dtype: str, shape: Sequence[int]) -> None:
+        """Write a tensor whose element type is not read."""
+        self._without_values(name, {"type": self._tensor_type, "dtype": dtype, "shape": list(shape)})
+
+    def left_out(self, name: str, made_by: str) -> None:
+        """Write what is left out as a tensor that was not recorded."""
+        is_tensor = "tensor" in made_by.lower()  # sparse, of a subclass
+        self._without_values(name, {"type": self._tensor_type if is_tensor else made_by, "dtype": None, "shape": None})
+
+    def _without_values(self, name: str, head: dict[str, Any]) -> None:
+        """Write a row without numbers, so that no comparison calls it equal."""
         self._tables.add(name, parameter(name), head | dict.fromkeys(("Max", "Min", "Mean", "Norm")))
 
     def _leaf(self, name: str, reference: TensorReference, file: str) -> dict[str, Any]:
@@ -292,8 +310,9 @@ def _scalar(value: bool | int | float | str | None) -> dict[str, Any] | None:
     return None if value is None else {"type": type(value).__name__, "value": value}
 
 
-def _left_out(left_out: dict[str, str]) -> str:
-    named = list(left_out.items())[:_MOST_NAMED]
+def _shown(kinds: dict[str, str]) -> str:
+    """Return the first names, each with what it is, and how many more there are."""
+    named = list(kinds.items())[:_MOST_NAMED]
     shown = ", ".join(" ".join(f"{name} ({kind})".split()) for name, kind in named)  # a damaged name may have lines
-    more = len(left_out) - _MOST_NAMED
-    return f"not read, as they are not tensors, numbers or texts: {shown}" + (f", and {more} more" if more > 0 else "")
+    more = len(kinds) - _MOST_NAMED
+    return shown + (f", and {more} more" if more > 0 else "")

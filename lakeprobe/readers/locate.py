@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import pairwise
 from pathlib import Path
 
@@ -13,9 +13,9 @@ from msgspec.structs import replace
 
 from lakeprobe.bounds import DEEPEST_FOLDER, MOST_FOLDERS, MOST_LINKS
 from lakeprobe.errors import DumpError
-from lakeprobe.readers import checkpoint, foreign_tables, npy_folder
+from lakeprobe.readers import checkpoint, debug, dump, foreign_tables, npy_folder
 from lakeprobe.readers.archive import names_in, notes
-from lakeprobe.readers.dump import DUMP_FILE, rest_of_dump
+from lakeprobe.readers.dump import DUMP_FILE, TENSOR_FOLDER, rest_of_dump
 from lakeprobe.readers.foreign_tables import TableFile
 from lakeprobe.readers.formats import ANY_TENSORS, NAMED
 from lakeprobe.readers.source import Listing, Source, is_named_plainly, is_placed, place_of
@@ -23,6 +23,10 @@ from lakeprobe.system.files import absolute, kind_of
 
 _SHOWN = 5
 """The maximum number of names in a message about what was left out."""
+
+
+_IN_ONE_FOLDER = (dump.NAME, debug.NAME)
+"""Formats whose files lie in one folder, and their tensors in one below it."""
 
 
 class Located(Struct, frozen=True):
@@ -143,7 +147,7 @@ def _search(path: Path) -> Iterator[tuple[Listing, list[Source]]]:
             raise DumpError(f"{path} has more than {MOST_FOLDERS} folders; give the folder with the dumps")
         listing = _listing(folder, path)
         sources = _find(listing)
-        yield listing, sources
+        yield _with_inner(listing, sources), sources
         if all(map(_is_loose, sources)) and depth < DEEPEST_FOLDER:
             read = {file.parent for source in sources for file in source.files}
             below = (folder / name for name in reversed(listing.folders))
@@ -151,6 +155,33 @@ def _search(path: Path) -> Iterator[tuple[Listing, list[Source]]]:
             links += len(listing.linked)
             if links > MOST_LINKS:
                 raise DumpError(f"{path} has more than {MOST_LINKS} links to folders; give the folder with the dumps")
+
+
+def _with_inner(listing: Listing, sources: Sequence[Source]) -> Listing:
+    """Return `listing` with the dumps below the folder of an msprobe dump as left out."""
+    if not any(source.format in _IN_ONE_FOLDER for source in sources):
+        return listing
+    why = "it is a dump in the folder of another; move it out, or name it alone"
+    inner = {str(folder.relative_to(listing.folder)): why for folder in _inner_dumps(listing)}
+    return replace(listing, left_out={**listing.left_out, **inner})
+
+
+def _inner_dumps(listing: Listing) -> Iterator[Path]:
+    """Yield the folders with dumps below the folder of a dump. What cannot be read there is none."""
+    waiting, visited = _plain_folders(listing), 0
+    while waiting and visited < MOST_FOLDERS:
+        visited += 1
+        with suppress(OSError):
+            inner = _listing(waiting.pop(), listing.top)
+            if all(map(_is_loose, _find(inner))):
+                waiting += _plain_folders(inner)
+            else:
+                yield inner.folder
+
+
+def _plain_folders(listing: Listing) -> list[Path]:
+    """The folders in a folder, without links and the many files of tensors."""
+    return [listing.folder / name for name in listing.folders if name not in (TENSOR_FOLDER, *listing.linked)]
 
 
 def _listing(folder: Path, top: Path) -> Listing:

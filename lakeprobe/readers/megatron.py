@@ -49,6 +49,7 @@ def read(files: Sequence[Path]) -> Saved:
         if path == files[0]:
             values = saved.values
             left_out = saved.left_out | {name: "of one rank" for name in saved.tensors if not _MODEL.fullmatch(name)}
+            left_out |= {name: f"tensor of {unread.dtype}" for name, unread in saved.unread.items()}
     _check_all_there(shards, files)
     together = Saved(values=values, left_out=left_out)
     by_name = _by_name(shards)

@@ -14,7 +14,7 @@ from typing import IO, Any, NamedTuple
 from lakeprobe.bounds import LARGEST_CHECKPOINT_HEADER
 from lakeprobe.errors import TensorError
 from lakeprobe.tensors.reference import TensorReference, check_reference, numpy_dtype, open_file, placed, reason
-from lakeprobe.tensors.saved import Saved
+from lakeprobe.tensors.saved import Saved, Unread
 
 _LENGTH = 8
 _DTYPES = {
@@ -36,32 +36,33 @@ _DTYPES = {
     "F8_E5M2": "float8_e5m2",
     "F8_E8M0": "float8_e8m0fnu",
 }
+_BITS = {"F4": 4, "F6_E2M3": 6, "F6_E3M2": 6}
+"""The sub-byte element types, whose values are not read."""
+
 METADATA = "__metadata__"
 
 
 def read_safetensors(path: str | Path) -> Saved:
-    """The tensors of the file, in the order of their bytes. Raises TensorError for a damaged or truncated file."""
+    """The tensors of the file, in the order of their bytes. Raises TensorError for a damaged or truncated file.
+
+    A tensor of an element type that is not known, such as F4, is unread.
+    """
     try:
         with open_file(path) as file:
             size = file.seek(0, 2)
             header, start = _header(file, size, str(path))
-            saved = Saved({entry.name: placed(_reference(entry, start, size, str(path)), path) for entry in header})
+            saved = Saved()
+            for entry in header:
+                if entry.dtype in _DTYPES:
+                    saved.tensors[entry.name] = placed(_reference(entry, start, size, str(path)), path)
+                else:
+                    saved.unread[entry.name] = _unread(entry, str(path))
             surplus = size - start - (header[-1].end if header else 0)
             if surplus:
                 raise TensorError(f"{path}: its header names no tensor for the last {surplus} bytes; copy it again")
             return saved
     except (OSError, ValueError) as error:
         raise TensorError(f"cannot open checkpoint {path}: {reason(error)}; copy it again") from error
-
-
-def metadata(path: str | Path) -> dict[str, str]:
-    """What the file says of itself, such as {"format": "pt"}. Raises TensorError."""
-    try:
-        with open_file(path) as file:
-            found = _decoded(file, file.seek(0, 2), str(path))[0].get(METADATA, {})
-    except OSError as error:
-        raise TensorError(f"cannot open checkpoint {path}: {reason(error)}; copy it again") from error
-    return found if isinstance(found, dict) else {}
 
 
 class _Entry(NamedTuple):
@@ -120,11 +121,19 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _reference(entry: _Entry, start: int, size: int, path: str) -> TensorReference:
     _, dtype, shape, first, end = entry
-    if dtype not in _DTYPES:
-        raise TensorError(f"{path} has a tensor of the element type {dtype!s:.20}, which is not read; save it as F32")
     name = _DTYPES[dtype]
     reference = TensorReference(path, start + first, end - first, name, tuple(shape), None)
     if len(shape) > 64 or prod(shape) * numpy_dtype(name).itemsize != end - first:
         raise TensorError(f"{path}: {end - first} bytes do not fit {dtype} {shape!s:.80}; copy it again")
     check_reference(reference, size)
     return reference
+
+
+def _unread(entry: _Entry, path: str) -> Unread:
+    _, dtype, shape, first, end = entry
+    length, bits = end - first, _BITS.get(dtype)
+    if len(shape) > 64 or (bits is not None and prod(shape) * bits != 8 * length):
+        raise TensorError(
+            f"{path}: {length} bytes do not fit {shape!s:.80} of the element type {dtype:.20}; copy it again"
+        )
+    return Unread(f"{dtype:.20}", tuple(shape))

@@ -27,17 +27,26 @@ class Whole(Struct, frozen=True):
     pieces: tuple[Piece, ...]
 
 
+class Unread(Struct, frozen=True):
+    """A tensor that is quantized, or of an element type that is not read: only its type and shape are known."""
+
+    dtype: str
+    shape: tuple[int, ...]
+
+
 class Saved(Struct):
     """The contents of a checkpoint file, by names joined with dots, in their order.
 
     `values` are numbers, texts, and None. `shared` says of a tensor in the memory of an earlier one
-    which that is; it is None where the format does not record that. `left_out` are things that are neither, with their
-    classes. `apart` are names of further copies of a parameter: of ranks that should hold the same, and do not.
+    which that is; it is None where the format does not record that. `unread` are tensors without values, and `left_out`
+    things that are nothing of this, with their classes. `apart` are names of further copies of a parameter: of ranks
+    that should hold the same, and do not.
     """
 
     tensors: dict[str, TensorReference | Whole] = field(default_factory=dict)
     values: dict[str, bool | int | float | str | None] = field(default_factory=dict)
     shared: dict[str, str] | None = None
+    unread: dict[str, Unread] = field(default_factory=dict)
     left_out: dict[str, str] = field(default_factory=dict)
     apart: list[str] = field(default_factory=list)
 

@@ -19,12 +19,13 @@ from lakeprobe.errors import TensorError
 from lakeprobe.system.zip_member import LimitedReads
 from lakeprobe.tensors.pt import Span, content, locate, members_of, reference_to
 from lakeprobe.tensors.reference import TensorReference, numpy_dtype, open_file, placed, reason
-from lakeprobe.tensors.saved import Saved, flattened
+from lakeprobe.tensors.saved import Saved, Unread, flattened
 from lakeprobe.tensors.torch_pickle import (
     BROKEN_PICKLE,
     LEGACY_MAGIC,
     Inert,
     SavedTensor,
+    UnreadTensor,
     pickle_end,
     read_tree,
 )
@@ -69,7 +70,8 @@ def _tree_start(head: bytes) -> int | None:
 def read_state_dict(path: str | Path) -> Saved:
     """The tensors, numbers and texts in a `.pt` file, in their order. No tensor's values are read.
 
-    A tensor that torch cannot rebuild from plain bytes (sparse, quantized, of a subclass) is left out, by its name.
+    A tensor that torch cannot rebuild from plain bytes is left out, by its name (sparse, of a subclass), or unread
+    (quantized).
     Raises TensorError for a file that is damaged, forged, compressed, or not torch.save's.
     """
     try:
@@ -181,6 +183,8 @@ def _saved(tree: Any, place: Place, path: str) -> Saved:
             earlier = first.setdefault(reference, name)
             if earlier != name and reference.length:
                 saved.shared[name] = earlier
+        elif isinstance(value, UnreadTensor):
+            saved.unread[name] = Unread(value.dtype, value.shape)
         elif value is None or isinstance(value, (bool, int, float, str)):
             saved.values[name] = value
         else:

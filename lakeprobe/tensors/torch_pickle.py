@@ -44,6 +44,15 @@ _DTYPES = {
     *(name for name in SMALL_FLOATS if name.startswith("float8_")),
 }
 
+_QUANTIZED = {
+    "QInt32Storage": "qint32",
+    "QInt8Storage": "qint8",
+    "QUInt2x4Storage": "quint2x4",
+    "QUInt4x2Storage": "quint4x2",
+    "QUInt8Storage": "quint8",
+}
+"""The storages of quantized tensors, which only a tree has: their values are not read."""
+
 
 def _refuse_state(stand_in: object, state: object) -> None:
     """Refuse what BUILD would set: a stand-in has no more than what made it."""
@@ -80,6 +89,15 @@ class SavedTensor(Struct, frozen=True):
     __setstate__ = _refuse_state
 
 
+class UnreadTensor(Struct, frozen=True):
+    """Stands for a tensor that is quantized, or of an element type that is not known."""
+
+    dtype: str
+    shape: tuple[int, ...]
+
+    __setstate__ = _refuse_state
+
+
 BROKEN_PICKLE = (
     pickle.UnpicklingError,
     ArithmeticError,
@@ -101,7 +119,7 @@ def read_tensor_pickle(data: bytes) -> Any:
 
 
 def read_tree(data: bytes) -> Any:
-    """What a pickle rebuilds: containers, numbers and texts, SavedTensors, and Inert objects for all else.
+    """What a pickle rebuilds: containers, numbers, texts, SavedTensors, UnreadTensors, and Inert objects for the rest.
 
     Raises TensorError for forged memos and extension codes, and BROKEN_PICKLE.
     """
@@ -181,8 +199,20 @@ def _rebuild_tensor_v3(
     hooks: Any,
     dtype: Any,
     metadata: Any = None,
-) -> SavedTensor:
+) -> SavedTensor | UnreadTensor:
+    if isinstance(dtype, type) and issubclass(dtype, Inert):
+        return _unread(dtype.name, shape)
     return _tensor(storage, dtype.dtype, offset, shape, strides, metadata)
+
+
+def _rebuild_qtensor(storage: Any, offset: Any, shape: Any, *_: Any) -> UnreadTensor:
+    return _unread(f"torch.{storage.dtype}", shape)
+
+
+def _unread(dtype: str, shape: Any) -> UnreadTensor:
+    if not all(type(extent) is int and extent >= 0 for extent in shape):
+        raise TensorError("forged tensor: its shape is no counts")
+    return UnreadTensor(dtype, tuple(shape))
 
 
 def _tensor(storage: Any, dtype: str, offset: Any, shape: Any, strides: Any, metadata: Any) -> SavedTensor:
@@ -299,6 +329,10 @@ class _TreeUnpickler(_Unpickler):
             return _Mapping
         if (module, name) == ("torch.nn.parameter", "Parameter"):
             return _PlainTensor
+        if module == "torch" and name in _QUANTIZED:
+            return ElementType(_QUANTIZED[name])
+        if (module, name) == ("torch._utils", "_rebuild_qtensor"):
+            return _Function(_rebuild_qtensor)
         try:
             known = super().find_class(module, name)
         except TensorError:

@@ -85,6 +85,16 @@ def test_options_that_choose_a_rule(tmp_path: Path, sides: tuple[str, str], opti
     assert (done.code, done.out.splitlines()[0]) == (0, f"ms against pt, by the rule {rule}")
 
 
+@pytest.mark.parametrize("option", ["-cm", "-lm", "--api-mapping"])
+def test_a_mapping_file_of_another_name(tmp_path: Path, sides: tuple[str, str], option: str) -> None:
+    done = lakeprobe("compare", *sides, option, tmp_path, "--lake", tmp_path / "lake")
+    assert (done.code, done.err.splitlines()[-1]) == (
+        2, f"Error: Got unexpected extra argument(s) ({tmp_path}). The file of a mapping option ends in .yaml or .yml"
+    )  # fmt: skip
+    done = lakeprobe("compare", *sides, "a\x1b[31mb")
+    assert done.err.splitlines()[-1] == "Error: Got unexpected extra argument(s) (a\\u001b[31mb)"
+
+
 def test_a_mapping_file_with_a_mistake(tmp_path: Path, sides: tuple[str, str]) -> None:
     (tmp_path / "cells.yaml").write_text("a: b\na: c\n")
     lake = tmp_path / "lake"
@@ -111,6 +121,18 @@ def test_lines_that_do_nothing_are_told(tmp_path: Path, sides: tuple[str, str]) 
         "the API mapping names Torch.rel, which the golden run does not have",
         "the cell mapping names nte.fc, which the target run does not have",
         "the data mapping names Torch.relu.0.forward.input.9, which the golden run does not have",
+    ]
+
+
+def test_lines_of_a_layer_mapping_that_do_nothing_are_told(tmp_path: Path, sides: tuple[str, str]) -> None:
+    file = tmp_path / "layers.yaml"
+    file.write_text("TopLayer:\n  net.fc: fc\n  nte: fc\nOwn:\n  relu: rule\nOwm:\n  relu: relu\n")
+    done = lakeprobe("compare", *sides, "-lm", file, "--lake", tmp_path / "lake")
+    assert done.code == 0
+    assert [line for line in done.err.splitlines() if " names " in line] == [
+        "the layer mapping names nte, which the target run does not have",
+        "the layer mapping names rule, which the golden run does not have",
+        "the layer mapping names Owm, which the target run does not have",
     ]
 
 

@@ -78,6 +78,27 @@ def test_an_error_of_its_own_is_no_finding() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        RuntimeError("can't start new thread"),
+        ImportError("libarrow.so: failed to map segment from shared object"),
+    ],
+)
+def test_too_little_memory_is_no_bug(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    def refuse(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(store, "choose", refuse)
+    done = lakeprobe("ls")
+    assert done.code == 3
+    assert done.line == (
+        "lakeprobe: there is not enough memory; end other programs, raise the limit (ulimit -v, or that of the "
+        "container), or choose fewer units with --rank and --step"
+    )
+
+
 @pytest.fixture
 def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Be in a folder that was removed."""
@@ -133,6 +154,16 @@ def test_a_noise_is_not_measured_where_it_cannot_be_kept(lake: Path, monkeypatch
     monkeypatch.setattr(store, "is_writable", lambda path: path != lake)
     with package.open(lake) as opened, pytest.raises(UsageError, match=f"^{lake} is read-only, and a noise is kept"):
         opened.measure_noise("gpu", "npu")
+
+
+@pytest.mark.parametrize("again", ["gpu", "./gpu"])
+def test_a_run_is_no_repeat_of_itself(lake: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, again: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = lakeprobe("noise", "gpu", "npu", again, "--lake", lake)
+    assert (done.code, done.line) == (
+        2, f"lakeprobe: {again} is the golden run itself, which shows no noise; name another run of its program"
+    )  # fmt: skip
+    assert layout.noises(lake) == []
 
 
 def test_a_changed_dump_and_a_lake_that_cannot_be_written(

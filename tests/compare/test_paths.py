@@ -10,7 +10,7 @@ import pytest
 from pair_dumps import call, results, tensor, write_dump
 
 from lakeprobe.compare.run import CompareReport, compare
-from lakeprobe.errors import UsageError
+from lakeprobe.errors import LakeError, UsageError
 from lakeprobe.ingest import ingest
 from lakeprobe.lake import comparison, layout, log
 from lakeprobe.reports.terminal import ingest_lines
@@ -47,6 +47,18 @@ def test_a_dump_that_changed_is_read_again(work: Path, npu: str, replace: bool) 
     changed = "  1 unit replaced: the dump has changed since it was read"
     assert said.count(changed) == (0 if replace else 1)
     assert layout.runs(work / "lake") == ["gpu", "npu"]
+
+
+@pytest.mark.parametrize("npu", ["npu", "./npu"])
+def test_a_dump_that_can_no_longer_be_read(work: Path, monkeypatch: pytest.MonkeyPatch, npu: str) -> None:
+    compare(npu, "gpu", lake="lake")
+
+    def refuse(path: Path) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr("lakeprobe.ingest.unit.blocks", refuse)
+    with pytest.raises(LakeError, match=r"/dump\.json: Permission denied; .*/lake is as it was before$"):
+        compare(npu, "gpu", lake="lake")
 
 
 def test_a_folder_that_no_run_can_be_called_like(work: Path) -> None:

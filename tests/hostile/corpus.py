@@ -389,6 +389,13 @@ def safetensors_overlap(folder: Path) -> None:
 
 
 @case
+def safetensors_type(folder: Path) -> None:
+    entry = {"dtype": "F4\n" * 1000, "shape": [1 << 31, 1 << 31], "data_offsets": [0, 4]}
+    header = json.dumps({"w": entry}).encode()
+    (folder / "x.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + bytes(4))
+
+
+@case
 def ckpt_huge(folder: Path) -> None:
     value = b"\x0a\x01w\x12\x0f\x08\xff\xff\xff\xff\x7f\x12\x05Int64\x1a\x00"
     (folder / "x.ckpt").write_bytes(b"\x0a" + bytes([len(value)]) + value)

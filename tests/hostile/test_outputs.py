@@ -73,6 +73,23 @@ def test_nothing_is_written_into_a_lake(lake: Path, tmp_path: Path, command: tup
     assert content(lake) == before
 
 
+@pytest.mark.parametrize(
+    "command",
+    [command for command in (*FILES.values(), *FOLDERS.values()) if {"-o", "--output", "export"} & set(command)],
+)
+@pytest.mark.parametrize("place", ["", "-"])
+def test_no_place_and_the_sign_of_stdout(
+    lake: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...], place: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = [place if "{}" in word else word for word in command]
+    done = lakeprobe(*words, LAKEPROBE_LAKE=lake)
+    assert done.code == 2
+    if command[0] != "drift":  # whose pictures have other names
+        assert done.line == f"lakeprobe: {place!r} names no file or folder to write to; name one, such as ./out"
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_the_description_of_a_lake_stays(lake: Path, tmp_path: Path) -> None:
     """Neither that of the lake in use nor that of another, whose name or link leads to it."""
     other = tmp_path / "other"

@@ -71,6 +71,32 @@ def test_what_is_no_tensor_is_named(tmp_path: Path) -> None:
     assert saved.left_out.keys() == {"s", "f"}
 
 
+@pytest.mark.filterwarnings("ignore:.*quantize.* deprecated")
+def test_quantized_tensors_and_unknown_element_types_are_known_by_their_shape(tmp_path: Path) -> None:
+    scales = torch.tensor([0.1, 0.2]), torch.tensor([0, 0])
+    whole = torch.quantize_per_tensor(torch.ones(2, 3), 0.1, 0, torch.qint8)
+    torch.save(
+        {
+            "whole": whole,
+            "w": torch.ones(2),
+            "rows": torch.quantize_per_channel(torch.ones(2, 3), *scales, 0, torch.quint8),
+            "parameter": torch.nn.Parameter(whole, requires_grad=False),
+            "packed": torch.ones(2, 4, dtype=torch.uint8).view(torch.float4_e2m1fn_x2),
+            "last": torch.ones(3),
+        },
+        tmp_path / "x.pt",
+    )
+    saved = read_state_dict(tmp_path / "x.pt")
+    assert holds(saved, {"w": torch.ones(2), "last": torch.ones(3)})
+    assert saved.left_out == {}
+    assert {name: (tensor.dtype, tensor.shape) for name, tensor in saved.unread.items()} == {
+        "whole": ("torch.qint8", (2, 3)),
+        "rows": ("torch.quint8", (2, 3)),
+        "parameter": ("torch.qint8", (2, 3)),
+        "packed": ("torch.float4_e2m1fn_x2", (2, 4)),
+    }
+
+
 @pytest.mark.parametrize("value", [torch.ones(2), torch.nn.Parameter(torch.ones(2)), [torch.ones(2)]])
 def test_a_tensor_alone_is_no_checkpoint(tmp_path: Path, value: Any) -> None:
     torch.save(value, tmp_path / "x.pt")
@@ -256,6 +282,7 @@ HEADER = {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}
         ({"a": {**HEADER, "shape": [2**62, 2**62, 0]}}, "8 bytes do not fit F32"),
         ({"a": {**HEADER, "shape": [-2, -1]}}, "is not a tensor"),
         ({"a": {**HEADER, "dtype": "F4"}}, "of the element type F4"),
+        ({"a": {**HEADER, "dtype": "F5", "shape": [1] * 65}}, "of the element type F5"),
         ({"a": {**HEADER, "data_offsets": [0, 8], "shape": [True, 2]}}, "is not a tensor"),
         ({"a": 5}, "is not a tensor"),
         ({"a": {**HEADER, "shape": [2000], "data_offsets": [0, 8000]}}, "truncated tensor"),
@@ -271,6 +298,23 @@ def test_forged_safetensors(tmp_path: Path, header: Any, message: str) -> None:
         read_safetensors(tmp_path / "x.safetensors")
     assert "x.safetensors" in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+class Forged:
+    """Pickles as a quantized tensor of a forged shape."""
+
+    def __init__(self, shape: Any) -> None:
+        self.shape = shape
+
+    def __reduce__(self) -> Any:
+        return torch._utils._rebuild_qtensor, (torch.UntypedStorage(2), 0, self.shape, (1,), (), False, {})
+
+
+@pytest.mark.parametrize("shape", [(-1,), (True,), "ab", ("a",), 5, None])
+def test_a_forged_quantized_tensor(tmp_path: Path, shape: Any) -> None:
+    torch.save({"a": Forged(shape)}, tmp_path / "x.pt")
+    with pytest.raises(TensorError, match=r"(forged tensor|unreadable pickle).*x\.pt; save it again"):
+        read_state_dict(tmp_path / "x.pt")
 
 
 def test_a_name_twice_in_safetensors(tmp_path: Path) -> None:
@@ -386,6 +430,50 @@ def test_names_that_collide_are_told_apart(tmp_path: Path) -> None:
     assert {name: reference.shape for name, reference in saved.tensors.items()} == {
         "a.b": (1,), "a.b#2": (2,), "a.c.('x', 0)": (3,), "a.c.Inert": (4,), "a.c.Inert#2": (5,), "a.b#2#2": (6,),
     }  # fmt: skip
+
+
+def floats_of_4_bits(path: Path, shape: list[int]) -> Path:
+    """A safetensors file with a tensor of an element type that is not read between two that are."""
+    tensors = {
+        "w": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]},
+        "q": {"dtype": "F4", "shape": shape, "data_offsets": [8, 12]},
+        "last": {"dtype": "F32", "shape": [1], "data_offsets": [12, 16]},
+    }
+    text = json.dumps(tensors).encode()
+    path.write_bytes(struct.pack("<Q", len(text)) + text + bytes(16))
+    return path
+
+
+def test_a_row_without_values_has_its_shape(tmp_path: Path) -> None:
+    files = [
+        floats_of_4_bits(tmp_path / f"{name}.safetensors", shape)
+        for name, shape in {"npu": [2, 4], "gpu": [2, 4], "other": [4, 2]}.items()
+    ]
+    with lakeprobe.open(tmp_path / "lake", create=True) as lake:
+        for file in files:
+            assert lake.ingest(file).notes == [
+                f"run {file.name} step 0 rank 0: these have no values, as their element types are not read: q (F4)"
+            ]
+        rows = lake.sql(
+            "SELECT op, dtype, shape, max FROM tensors WHERE run = 'npu.safetensors' AND op = 'q'"
+        ).fetchall()
+        assert rows == [("q", "F4", [2, 4], None)]
+        lake.compare("npu.safetensors", "gpu.safetensors", name="same")
+        lake.compare("npu.safetensors", "other.safetensors", name="reshaped")
+        query = "SELECT target_op, outcome, difference FROM results WHERE comparison = $name ORDER BY row"
+        assert lake.sql(query, {"name": "same"}).fetchall() == [
+            ("w", "equal", "equal"), ("last", "equal", "equal"), ("q", "unrecorded", None),
+        ]  # fmt: skip
+        assert lake.sql(query, {"name": "reshaped"}).fetchall()[-1] == ("q", "compared", "different")
+
+
+def test_a_shard_with_a_tensor_that_is_not_read(tmp_path: Path) -> None:
+    floats_of_4_bits(tmp_path / "model-00001-of-00001.safetensors", [2, 4])
+    index = {"weight_map": dict.fromkeys(("w", "q", "last"), "model-00001-of-00001.safetensors")}
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
+    with lakeprobe.open(tmp_path / "lake", create=True) as lake:
+        lake.ingest(tmp_path, run="npu")
+        assert lake.sql("SELECT op FROM tensors ORDER BY row").fetchall() == [("w",), ("last",), ("q",)]
 
 
 def test_what_cannot_be_read_is_not_called_equal(tmp_path: Path) -> None:

@@ -162,6 +162,24 @@ def test_the_dump_of_a_folder_wins_over_folders_below(tmp_path: Path) -> None:
     assert located(tmp_path / "gpu") == [("gpu", 0, 0)]
 
 
+@pytest.mark.parametrize("below", ["step1/rank0", "step0/rank0/backup", "a/b/c"])
+def test_a_dump_in_the_folder_of_a_dump_is_noted(tmp_path: Path, below: str) -> None:
+    dumps(tmp_path / "gpu", "step0/rank0", f"step0/rank0/{below}", f"step0/rank0/{below}/step7/rank7")
+    rank = tmp_path / "gpu" / "step0" / "rank0"
+    (rank / "dump_tensor_data").mkdir()
+    (rank / "notes").mkdir()
+    dumps(rank / "dump_tensor_data", "rank3")
+    (rank / "link").symlink_to(rank / below)
+    [source] = locate_run(tmp_path / "gpu").sources
+    assert source.folder == rank
+    assert source.notes == (
+        f"left out: {rank / below}; it is a dump in the folder of another; move it out, or name it alone",
+    )
+    [run] = locate(tmp_path / "gpu").runs
+    assert run.sources == (source,)
+    assert locate_run(rank / below).sources[0].folder == rank / below
+
+
 @pytest.mark.parametrize("rest", ["stack.json", "construct.json", "dump_tensor_data"])
 def test_a_rank_without_its_dump_is_noted(tmp_path: Path, rest: str) -> None:
     dumps(tmp_path, "step0/rank0")
