@@ -6,7 +6,7 @@ is missing in the other program if that one goes on with what goes into the step
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, KeysView, Sequence
 
 from lakeprobe.mapping.align import Pair
 from lakeprobe.mapping.ends import differing_ends
@@ -101,7 +101,7 @@ def _skipped_before(one: Op, other: Op, side: _Side, other_side: _Side) -> Itera
     group, other_group = side.before(one), other_side.before(other)
     for first, second in _of_one_kind(one, other, group, other_group):
         ours, theirs = _taken(first), _taken(second)
-        others = theirs.union(*(_taken(op) for op in other_group if op.seq > second.seq))
+        others = set(theirs).union(*(_taken(op) for op in other_group if op.seq > second.seq))
         taken = [tensor for tensor in ours if tensor.partner is not None and tensor.partner not in others]
         made = [tensor for tensor in theirs if _is_alone(tensor) and tensor in other_side.maker]
         if len(taken) == len(made) == 1 and _are_alike(taken[0], made[0]) and taken[0].partner is not None:
@@ -180,9 +180,14 @@ def _kind(op: Op) -> str:
     return _ALIKE.get(word, word)
 
 
-def _taken(op: Op) -> set[Tensor]:
-    return {leaf.tensor for leaf in op.leaves if leaf.role == "input" and leaf.tensor is not None}
+def _taken(op: Op) -> KeysView[Tensor]:
+    return _shown(op, "input")
 
 
-def _given(op: Op) -> set[Tensor]:
-    return {leaf.tensor for leaf in op.leaves if leaf.role == "output" and leaf.tensor is not None}
+def _given(op: Op) -> KeysView[Tensor]:
+    return _shown(op, "output")
+
+
+def _shown(op: Op, role: str) -> KeysView[Tensor]:
+    """Return the tensors that leaves of that role show, each once, in their order, which a set would not keep."""
+    return {leaf.tensor: None for leaf in op.leaves if leaf.role == role and leaf.tensor is not None}.keys()
