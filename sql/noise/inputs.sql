@@ -176,6 +176,21 @@ WITH
         ) AS elsewhere ON elsewhere.target_key = alone.key AND (is_parameter OR elsewhere.number < o.number)
         GROUP BY o.number
     ),
+    -- nor does the last part of a normalisation of the other program, all of whose inputs are compared at its parts
+    normalising AS (
+        SELECT o.number, max(leaf.taken) AS error
+        FROM noise_ops AS o
+        JOIN paired AS p ON p.golden_seq = o.golden_seq
+        LEFT JOIN noise_leaves AS leaf ON leaf.row = p.row AND leaf.is_paired
+        WHERE
+            getvariable('cross_framework') <> 0
+            AND o.side = 'pair'
+            AND is_normalisation(o.api)
+            AND p.role = 'input'
+            AND epsilon_of(p.golden_dtype) > 0
+        GROUP BY o.number
+        HAVING bool_and(leaf.row IS NOT NULL)
+    ),
     -- what is added to many elements counts in each; in a sum over elements, or their mean, errors may have one sign
     weighed AS (
         SELECT
@@ -247,7 +262,7 @@ WITH
                 if(recorded.target_seq IS NOT NULL, 0, NULL)
             ) AS error_taken,
             unseen.target_seq IS NOT NULL OR taken.is_hidden OR (taken.is_computed AND o.rounding = 'exact') AS is_unseen,
-            coalesce(if(taken.is_hidden, NULL, traced.error), earlier.error) AS error_before,
+            coalesce(normalising.error, if(taken.is_hidden, NULL, traced.error), earlier.error) AS error_before,
             traced.parameter_error,
             are_rows_exchanged AND o.direction = 'backward' AND is_sum(api) AND outputs.least_n < taken.n AS is_exchanged
         FROM noise_outputs AS outputs
@@ -256,6 +271,7 @@ WITH
         JOIN earlier USING (number)
         LEFT JOIN taken USING (number)
         LEFT JOIN traced USING (number)
+        LEFT JOIN normalising USING (number)
         LEFT JOIN recorded ON recorded.target_seq = o.target_seq
         LEFT JOIN unseen ON unseen.target_seq = o.target_seq
     )
