@@ -124,6 +124,8 @@ def opened(unit: UnitPlace, table: str) -> Iterator[pq.ParquetFile]:
     try:
         with pq.ParquetFile(readable(path)) as file:  # pq.read_table would import pyarrow.dataset, which takes 0.2 s
             yield file
+    except pa.ArrowMemoryError:  # an ArrowException, but the file is as it was
+        raise
     except (FileNotFoundError, KeyError, pa.ArrowException) as error:
         raise LakeError(f"{path} is missing or damaged; read the dump again with --replace") from error
 

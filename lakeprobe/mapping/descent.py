@@ -27,6 +27,9 @@ _MOST_MEMBERS = 64
 Larger classes pair only their last tensors.
 """
 
+_ATTENTION_AND_END = {"multiheadattentionforward", "linear"}
+"""Kinds of op: an attention in one op, and the layer that is its last part in another program."""
+
 _LEAST_SCORE = 0.9
 """The least score of a pair of tensors with the same support: closeness (up to 1), being near (0.5), same kind
 (0.5), last of both (0.4)."""
@@ -324,7 +327,7 @@ def _presume_best(
         are_apart = None not in shown[tensor] | shown[other] and shown[tensor].isdisjoint(shown[other])
         if are_apart or are_on_two_ways(tensor.leaf, other.leaf):
             return 0.0
-        kind = 0.0 if one.is_view or two.is_view else min(1.0, relation(one, two))
+        kind = _kinship(one, two)
         are_last = tensor in lasts[0] and other in lasts[1]
         far = distance(tensor.leaf, other.leaf)
         total = 1 - far + 0.5 * max(0.0, 1 - far / _NEAR) + 0.5 * kind + 0.4 * are_last
@@ -334,6 +337,13 @@ def _presume_best(
         _presume(ours[place], theirs[other_place])
 
 
+def _kinship(one: Op, other: Op) -> float:
+    """Return how far the kinds of two ops speak for results at one place, up to 1. Views say nothing."""
+    if one.is_view or other.is_view:
+        return 0.0
+    return 1.0 if {one.family, other.family} == _ATTENTION_AND_END else min(1.0, relation(one, other))
+
+
 def _presume(tensor: Tensor, other: Tensor) -> None:
     """Presume that two tensors are at the same place, unless one is a step on the way to what agrees."""
     if not (tensor.is_rejoining or other.is_rejoining or are_on_two_ways(tensor.leaf, other.leaf)):
@@ -341,6 +351,6 @@ def _presume(tensor: Tensor, other: Tensor) -> None:
 
 
 def _lasts(tensors: list[Tensor], results: _Results) -> set[Tensor]:
-    """Return the tensors that no op takes whose result has the same support and size, be it the tensor itself."""
+    """Return the tensors that no op turns into another one with the same support and size."""
     of_class = set(tensors)
-    return {tensor for tensor in tensors if of_class.isdisjoint(results.get(tensor, ()))}
+    return {tensor for tensor in tensors if not (of_class & results.get(tensor, set())) - {tensor}}

@@ -23,6 +23,9 @@ _ALIKE = {"div": "mul", "rdiv": "mul", "rmul": "mul", "imul": "mul", "radd": "ad
 _TWO_SIDED = {"add", "sub", "mul", "biasadd"}
 """Kinds of op, see `_kind`, that put a second tensor to one and keep its size."""
 
+_MASKING = {"maskedfill", "where", "select"}
+"""Kinds of op that put numbers in place of masked ones."""
+
 
 def find_skipped(pairs: Sequence[Pair], target: Unit, golden: Unit, matches: Matches) -> tuple[set[Op], set[Op]]:
     """Return the ops of the target that golden skips, and those of golden that the target skips."""
@@ -106,7 +109,8 @@ def _skipped_before(one: Op, other: Op, side: _Side, other_side: _Side) -> Itera
         made = [tensor for tensor in theirs if _is_alone(tensor) and tensor in other_side.maker]
         if len(taken) == len(made) == 1 and _are_alike(taken[0], made[0]) and taken[0].partner is not None:
             way = [op for op in other_side.way(taken[0].partner, made[0]) if not op.is_view]
-            if not (_does_all(first, way, taken[0].partner) or _does_later(first, way, side)):
+            later = [*(op for op in group if op.seq > first.seq), *side.behind(first)]
+            if not (_does_all(first, way, taken[0].partner) or _are_alike_steps(later, way)):
                 yield from way
             return
     yield from _with_more(one, group, other, other_group, side, other_side)
@@ -135,9 +139,14 @@ def _with_more(
         if op is other or _kind(op) not in _TWO_SIDED or not all(map(_is_alone, _given(op))):
             continue
         taken = _taken(op)
-        basis, more = taken & known, taken - known
-        if len(basis) == len(more) == 1 and not _is_used(more.pop(), side, other_side):
+        basis, more = taken & known, list(taken - known)
+        if len(basis) == len(more) == 1 and not (_is_masked(more[0], group) or _is_used(more[0], side, other_side)):
             yield op
+
+
+def _is_masked(tensor: Tensor, group: Sequence[Op]) -> bool:
+    """Return whether a tensor is zeros and ones, and an op of the group masks: with the same, or with the rest."""
+    return (tensor.leaf.min, tensor.leaf.max) == (0, 1) and any(_kind(op) in _MASKING for op in group)
 
 
 def _is_used(tensor: Tensor, side: _Side, other_side: _Side) -> bool:
@@ -154,10 +163,9 @@ def _does_all(op: Op, way: Sequence[Op], start: Tensor) -> bool:
     return any(tensor.like in ours for step in way for tensor in _taken(step) - {start})
 
 
-def _does_later(op: Op, way: Sequence[Op], side: _Side) -> bool:
-    """Return whether steps behind `op` are of the kinds of those on the way, as where a scale is applied later."""
-    behind = set(map(_kind, side.behind(op)))
-    return not behind.isdisjoint(map(_kind, way))
+def _are_alike_steps(later: Sequence[Op], way: Sequence[Op]) -> bool:
+    """Return whether later steps are of the kinds of those on the way, as where a scale is applied later."""
+    return not set(map(_kind, later)).isdisjoint(map(_kind, way))
 
 
 def _skipped_at_end(last: Tensor, other_last: Tensor, other_side: _Side) -> Iterator[Op]:

@@ -219,6 +219,16 @@ def test_a_damaged_unit_is_refused_unless_replaced(gpu: Path, lake: Path, damage
     assert files(lake) == whole
 
 
+def test_little_memory_is_no_damage(gpu: Path, lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_memory(*_: object, **__: object) -> None:
+        raise pa.ArrowMemoryError("malloc of size 64 failed")
+
+    ingest(gpu, lake=lake)
+    monkeypatch.setattr(pq, "ParquetFile", no_memory)
+    with pytest.raises(MemoryError):
+        ingest(gpu, lake=lake)
+
+
 def test_a_moved_dump_is_the_same_dump(gpu: Path, lake: Path) -> None:
     ingest(gpu, lake=lake)
     moved = gpu.rename(gpu.with_name("elsewhere"))

@@ -675,6 +675,75 @@ def test_a_minus_before_the_loss_need_not_be_recorded(tmp_path: Path) -> None:
     assert {op for (op,) in differing} == {"Functional.linear.0.backward"}
 
 
+SCORES = {"Functional.linear.0.forward": call([tensor(1.5), tensor(0.7, (8, 8))], tensor(3.1))}
+KEYS, FACTOR, MASK = tensor(2.2, (8, 8)), number(0.35), tensor(1.0, smallest=0.0)
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        (
+            {
+                "Functional.matmul.0.forward": call([tensor(3.1), KEYS], tensor(9.0)),
+                "Tensor.__mul__.0.forward": call([tensor(9.0), FACTOR], tensor(3.2)),
+            },
+            {
+                "Tensor.__mul__.0.forward": call([tensor(3.1), FACTOR], tensor(1.085)),
+                "Functional.matmul.0.forward": call([tensor(1.085), KEYS], tensor(3.4)),
+            },
+        ),
+        (
+            {"Tensor.masked_fill.0.forward": call([tensor(3.1), {**MASK, "dtype": "torch.bool"}], tensor(3.0))},
+            {
+                "Tensor.__mul__.0.forward": call([tensor(3.1), MASK], tensor(3.1, smallest=-0.1)),
+                "Tensor.__sub__.0.forward": call([tensor(3.1, smallest=-0.1), tensor(1e9, smallest=0.0)], tensor(2.8)),
+            },
+        ),
+    ],
+    ids=["scale", "mask"],
+)
+def test_what_the_other_program_does_later_or_otherwise_is_not_skipped(
+    tmp_path: Path, ours: Json, theirs: Json
+) -> None:
+    """Here the results differ, as they do by rounding to 16 bits."""
+    sides = [
+        dump(
+            tmp_path / framework,
+            framework,
+            SCORES | steps | {"Functional.softmax.0.forward": call([taken], tensor(given))},
+        )
+        for framework, steps, taken, given in (
+            ("pytorch", ours, list(ours.values())[-1]["output"][0], 0.5),
+            ("mindspore", theirs, list(theirs.values())[-1]["output"][0], 0.6),
+        )
+    ]
+    with lakeprobe.open(tmp_path / "lake", create=True) as lake:
+        for target, golden in (sides, sides[::-1]):
+            lake.compare(target, golden, replace=True)
+            assert lake.sql("SELECT target_op, golden_op FROM results WHERE verdict = 'unmatched'").fetchall() == []
+
+
+def test_a_factor_of_one_does_not_pair_with_another_factor(tmp_path: Path) -> None:
+    """One program scales by ones, then adds more and multiplies in one op; the other multiplies, then adds."""
+    start = {"Functional.linear.0.forward": call([tensor(1.5), tensor(0.7, (8, 8))], tensor(3.1))}
+    ones, more, factor = tensor(1.0, (8,)), tensor(0.4, (8,)), tensor(1.1, (4, 1))
+    ours = start | {
+        "Tensor.__mul__.0.forward": call([tensor(3.1), ones], tensor(3.1)),
+        "Tensor.__add__.0.forward": call([tensor(3.1), more], tensor(3.5)),
+        "Torch.addcmul.0.forward": call([tensor(3.5), tensor(0.1, (8,)), tensor(3.1)], tensor(3.8)),
+        "Functional.relu.0.forward": call([tensor(3.8)], tensor(3.8, smallest=0.0)),
+    }
+    theirs = start | {
+        "Tensor.__mul__.0.forward": call([tensor(3.1), factor], tensor(3.4)),
+        "Tensor.__add__.0.forward": call([tensor(3.4), more], tensor(3.8)),
+        "Functional.relu.0.forward": call([tensor(3.8)], tensor(3.8, smallest=0.0)),
+    }
+    _, summary = rows_of(
+        tmp_path / "lake", dump(tmp_path / "one", "pytorch", ours), dump(tmp_path / "two", "mindspore", theirs)
+    )
+    assert summary.beyond_noise == ()
+
+
 def test_steps_to_one_number_that_are_far_apart_do_not_pair(tmp_path: Path) -> None:
     """One program negates the mean of what the other computes with the opposite sign."""
     start = {"Functional.linear.0.forward": call([tensor(1.5), tensor(0.7, (8, 8))], tensor(3.1))}
