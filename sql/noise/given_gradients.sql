@@ -1,5 +1,5 @@
 -- given_gradients: ops that take a gradient that no recorded op made, and that differs: the first one of the backward pass, a
---   number that was written, and those of the optimizer.
+--   number that was written, a sum of which a summand is missing, and those of the optimizer.
 -- grain: one op and the leaf that shows it. An op may be there twice
 -- parameters: the tables noise_makers, noise_leaves, noise_ops, noise_errors, noise_floors and noise_largest_before; thresholds
 WITH
@@ -41,6 +41,31 @@ WITH
             AND m.n = 1
             AND l.target_mean * l.golden_mean > 0
             AND made.n > 1
+        GROUP BY m.number
+    ),
+    -- of two programs, the sum of the gradients of all uses of a tensor, which no op puts out: one is missing, as where a branch is
+    -- detached, if the sum and a gradient of parameters are far off and nothing before is
+    sums AS (
+        SELECT m.number, min(m.row) AS row
+        FROM noise_makers AS m
+        JOIN noise_largest_before AS before USING (number)
+        JOIN noise_errors AS made USING (number)
+        WHERE
+            getvariable('cross_framework') <> 0
+            AND m.phase = 'backward'
+            AND m.is_leaf
+            AND len(m.target_makers) + len(m.golden_makers) = 0
+            AND m.differs
+            AND m.is_float
+            AND m.n > 1
+            AND m.error > 0.1
+            AND made.lower_out > 0.1
+            AND before.error < 0.001
+            AND EXISTS (
+                FROM noise_errors
+                JOIN noise_ops USING (number)
+                WHERE direction = 'parameters_grad' AND lower_out > 0.1
+            )
         GROUP BY m.number
     ),
     largest AS (
@@ -86,5 +111,7 @@ WITH
 FROM gradients
 UNION ALL
 FROM weights
+UNION ALL
+FROM sums
 UNION ALL
 SELECT number, row FROM updates
