@@ -1,6 +1,6 @@
 -- wiring: ops of which one op made an input in golden, and another op, or none, in the target.
 -- grain: one op and the leaf that shows it
--- parameters: the tables noise_makers, noise_leaves, noise_floors and noise_largest_before; thresholds
+-- parameters: the tables noise_ops, noise_makers, noise_leaves, noise_floors and noise_largest_before; thresholds
 WITH
     matmul_floor AS (
         SELECT floor FROM noise_floors WHERE rounding = 'matmul'
@@ -29,6 +29,9 @@ WITH
             AND made.is_paired
             AND made.n = taken.n
         GROUP BY m.row
+    ),
+    transfers AS (
+        SELECT number FROM noise_ops WHERE op LIKE '%Distributed.%'
     )
 SELECT number, min(row) AS row
 FROM noise_makers
@@ -56,8 +59,14 @@ WHERE
             AND (len(golden_makers) > 0) <> (len(target_makers) > 0)
             AND (
                 (target_key IS NOT NULL AND golden_key IS NOT NULL)
-                -- a constant has no key, so it may be what its maker gave unless that errs less
-                OR (n >= 8 AND NOT is_bounded AND upper > 0.02 AND upper > 10 * one_sided.error)
+                -- a constant has no key, so it may be what its maker gave unless that errs less; blame follows one that is sent
+                OR (
+                    n >= 8
+                    AND NOT is_bounded
+                    AND upper > 0.02
+                    AND upper > 10 * one_sided.error
+                    AND number NOT IN (FROM transfers)
+                )
             )
             AND is_float
             -- a cast to 16 bits and back, which no op records, moves a value less than another one is apart
