@@ -26,6 +26,7 @@ from lakeprobe.mapping.tensors import (
     Matches,
     Tensor,
     agree_by_slot,
+    are_gradients_on_two_ways,
     are_on_two_ways,
     contained,
     excludes,
@@ -397,7 +398,9 @@ class _Rows:
             found = [(ours[index], theirs[other]) for index, other in group.named]
             found += nearest([ours[index] for index in group.rest], [theirs[index] for index in group.other_rest])
             for leaf, other in fitting_better(found) or found:
-                if other.place in used or is_partial(leaf) or is_partial(other) or are_on_two_ways(leaf, other):
+                if other.place in used or is_partial(leaf) or is_partial(other):
+                    continue
+                if are_on_two_ways(leaf, other) or are_gradients_on_two_ways(leaf, other):
                     continue
                 if is_nowhere and distance(leaf, other) > _FAR:
                     continue

@@ -40,6 +40,9 @@ _CLOSER = 0.1
 _NEAR = 0.1
 """The largest distance of one tensor's statistics downstream of a difference, if what is made of it agrees again."""
 
+_NEAR_NUMBER = 0.001
+"""The same of two single numbers, of which others are made that hide no difference."""
+
 _FAR, _LEAST_USUAL = 20.0, 2e-6
 """Tensors agree normally up to this multiple of the median distance, which counts as at least the second number."""
 
@@ -166,7 +169,22 @@ def are_on_two_ways(target: Leaf, golden: Leaf) -> bool:
     )
     if is_elsewhere and target.role == golden.role == "output":
         return True
-    return ours.is_summed_up and theirs.is_summed_up and distance(target, golden) > _NEAR
+    near = _NEAR if target.elements > 1 else _NEAR_NUMBER
+    return ours.is_summed_up and theirs.is_summed_up and distance(target, golden) > near
+
+
+def are_gradients_on_two_ways(target: Leaf, golden: Leaf) -> bool:
+    """Return whether the two are gradients of inputs of forward calls that are on two ways, see `are_on_two_ways`."""
+    ours, theirs = _input_of(target), _input_of(golden)
+    return ours is not None and theirs is not None and are_on_two_ways(ours, theirs)
+
+
+def _input_of(gradient: Leaf) -> Leaf | None:
+    """Return the input of the forward call whose gradient a leaf is, None for other leaves."""
+    if gradient.role != "output" or gradient.op.forward is None:
+        return None
+    slot = gradient.slot.replace("output", "input", 1)
+    return next((leaf for leaf in gradient.op.forward.leaves if leaf.slot == slot), None)
 
 
 def is_partial(leaf: Leaf) -> bool:

@@ -675,6 +675,36 @@ def test_a_minus_before_the_loss_need_not_be_recorded(tmp_path: Path) -> None:
     assert {op for (op,) in differing} == {"Functional.linear.0.backward"}
 
 
+def test_means_of_parts_do_not_pair_with_the_mean_of_all(tmp_path: Path) -> None:
+    """One program adds the means of two batches, the other takes that of the joined batch, and multiplies otherwise."""
+    ways = tensor(3.1), tensor(2.9)
+    start = {
+        f"Functional.linear.{place}.forward": call([tensor(1.5 + place), tensor(0.7, (8, 8))], way)
+        for place, way in enumerate(ways)
+    }
+    ours = start | {
+        "Tensor.mean.0.forward": call([ways[0]], number(0.27)),
+        "Tensor.mean.1.forward": call([ways[1]], number(0.29)),
+        "Tensor.__add__.0.forward": call([number(0.27), number(0.29)], number(0.56)),
+        "Tensor.__rmul__.0.forward": call([number(0.56)], number(0.028)),
+    }
+    joined = tensor(3.1, (8, 8), smallest=-0.5)
+    theirs = start | {
+        "Torch.cat.0.forward": call(list(ways), joined),
+        "Tensor.mean.0.forward": call([joined], number(0.28)),
+        "Tensor.__rmul__.0.forward": call([number(0.28)], number(0.028)),
+    }
+    for program, factor in ((ours, 0.1), (theirs, 0.3)):
+        program["Tensor.__rmul__.0.backward"] = {"input": [number(1.0)], "output": [number(factor)]}
+        for place in (1, 0):
+            gradients = [tensor(0.4 + place, (4, 8)), tensor(0.8 + place, (8, 8))]
+            program[f"Functional.linear.{place}.backward"] = {"input": [tensor(0.2 + place)], "output": gradients}
+    _, summary = rows_of(
+        tmp_path / "lake", dump(tmp_path / "one", "pytorch", ours), dump(tmp_path / "two", "mindspore", theirs)
+    )
+    assert summary.beyond_noise == ()
+
+
 SCORES = {"Functional.linear.0.forward": call([tensor(1.5), tensor(0.7, (8, 8))], tensor(3.1))}
 KEYS, FACTOR, MASK = tensor(2.2, (8, 8)), number(0.35), tensor(1.0, smallest=0.0)
 
