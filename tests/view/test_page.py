@@ -86,6 +86,7 @@ def test_search_filter_and_expand(opened: Any, demo: Path) -> None:
         page = seen.page
         page.fill("#search", "gelu backward")
         seen.until("document.getElementById('count').textContent.startsWith('3 of')")
+        seen.until("document.querySelectorAll('.tree .row:not([aria-expanded])').length === 3")  # drawn after the count
         leaves = [text.split("\n")[1] for text in page.locator(".tree .row:not([aria-expanded])").all_inner_texts()]
         assert leaves == ["gelu.2 Functional", "gelu.1 Functional", "gelu.0 Functional"]
         page.press("#search", "Escape")
