@@ -228,7 +228,7 @@ def _check_index(path: Path, saved: Saved) -> None:
         if len(data) > LARGEST_CHECKPOINT_HEADER:
             raise DumpError(f"{path} is larger than {LARGEST_CHECKPOINT_HEADER >> 20} MiB; it is not an index")
         named = json.loads(data)["weight_map"]
-        known = _names(saved)
+        known = {*saved.tensors, *saved.unread}
         missing = [(name, file) for name, file in named.items() if name not in known]
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise DumpError(f"{path} is not an index of shards ({error!s:.80}); copy it again") from error

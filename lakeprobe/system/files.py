@@ -297,7 +297,7 @@ def read_bounded(path: Path, most: int) -> bytes:
     """Return the bytes of a file of records. Raises OSError, and ValueError for a file of more than `most` bytes."""
     try:
         with open_regular(path) as file:
-            data = read_at_most(file, most + 1)
+            data = _read_at_most(file, most + 1)
     except FileNotFoundError as error:
         if path.is_symlink():
             raise NoFileError(errno.ELOOP, "it is a link to nothing", str(path)) from error
@@ -307,7 +307,7 @@ def read_bounded(path: Path, most: int) -> bytes:
     return data
 
 
-def read_at_most(file: IO[bytes], most: int) -> bytes:
+def _read_at_most(file: IO[bytes], most: int) -> bytes:
     """Return the bytes of `file` from where it is, at most `most`. It takes no more memory than the file has bytes."""
     data = bytearray()
     while block := file.read(min(_BLOCK, most - len(data))):

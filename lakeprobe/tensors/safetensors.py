@@ -39,7 +39,7 @@ _DTYPES = {
 _BITS = {"F4": 4, "F6_E2M3": 6, "F6_E3M2": 6}
 """The sub-byte element types, whose values are not read."""
 
-METADATA = "__metadata__"
+_METADATA = "__metadata__"
 
 
 def read_safetensors(path: str | Path) -> Saved:
@@ -80,7 +80,7 @@ def _header(file: IO[bytes], size: int, path: str) -> tuple[list[_Entry], int]:
     decoded, start = _decoded(file, size, path)
     entries = []
     for name, entry in decoded.items():
-        if name == METADATA:
+        if name == _METADATA:
             continue
         match entry:
             case {"dtype": str(dtype), "shape": list(shape), "data_offsets": [int(first), int(end)]} if all(
